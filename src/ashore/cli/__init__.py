@@ -1,0 +1,1 @@
+"""The `ashore` command: parse, make one call into the library, say where the result is."""

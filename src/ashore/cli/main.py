@@ -1,0 +1,93 @@
+"""`ashore VERB ...`: finds the verb, reads its options, and answers mistakes in one sentence."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ashore import __version__, names
+from ashore.cli.options import UsageError, read
+
+MISUSE = 2
+"""Exit code for a command that could not be understood."""
+INTERRUPTED = 130
+
+
+class Verb(NamedTuple):
+    """One command: its module is imported only when it is called, because JAX takes seconds to import."""
+
+    module: str
+    summary: str
+
+
+VERBS: dict[str, Verb] = {
+    "list": Verb("ashore.cli.list_tasks", "show tasks, presets and methods; with --task, one task's ranges and fields"),
+    "doctor": Verb("ashore.cli.doctor", "check what this machine has, with a fix for what it lacks"),
+    "play": Verb("ashore.cli.play", "TASK: roll a scripted controller through a task and write a video"),
+    "demo": Verb("ashore.cli.demo", "play every task once; write videos and a figure"),
+    "train": Verb("ashore.cli.train", "TASK METHOD: train a policy; --resume RUN goes on with a run that was stopped"),
+    "evaluate": Verb("ashore.cli.evaluate", "RUN: deploy a trained run in unseen worlds; return and cost by shift"),
+    "bench env": Verb("ashore.cli.bench_env", "measure steps per second by task, engine and batch size"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except (UsageError, names.UnknownName) as mistake:
+        print(f"ashore: {mistake}", file=sys.stderr)
+        return MISUSE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if words[0] == "--version":
+        print(f"ashore {__version__}")
+        return 0
+    verb, rest = _verb(words)
+    module = importlib.import_module(VERBS[verb].module)
+    options = read(module.Options, rest, f"ashore {verb}")
+    return module.run(options)
+
+
+def _verb(words: list[str]) -> tuple[str, list[str]]:
+    for length in (2, 1):
+        verb = " ".join(words[:length])
+        if verb in VERBS:
+            return verb, words[length:]
+    first = [verb for verb in VERBS if verb.split()[0] == words[0]]
+    if first:
+        # Only the first half of a two-word verb.
+        wanted = [verb.split()[1] for verb in first]
+        if len(words) == 1 or words[1] in ("-h", "--help"):
+            raise UsageError(f"Say what to {words[0]}: {', '.join(wanted)}.")
+        raise UsageError(names.unknown(f"thing to {words[0]}", words[1], wanted))
+    if words[0].startswith("-"):
+        raise UsageError(names.unknown("option", words[0], ["--help", "--version"]))
+    raise UsageError(names.unknown("verb", words[0], VERBS))
+
+
+def _help() -> str:
+    width = max(len(verb) for verb in VERBS)
+    lines = [f"  {verb:<{width}}  {entry.summary}" for verb, entry in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: ashore VERB [OPTIONS]",
+            "",
+            "Train a cost-aware policy in simulation, calibrate its caution, deploy it careful-first.",
+            "",
+            *lines,
+            "",
+            "ashore VERB --help shows the options of a verb; ashore --version shows the version.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""`ashore train TASK METHOD`: a training run, watched, stoppable and resumable."""
+
+import json
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import tyro
+
+from ashore.cli.options import UsageError
+from ashore.cli.train_watchers import watcher
+from ashore.compilation_cache import keep_compiled_programs
+from ashore.environments import tasks
+from ashore.experiments import presets, settings, training
+from ashore.methods import registry
+
+_SIGNALLED = 128
+"""A program ended by signal N says so with exit code 128 + N."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a method on a task; or go on with a run that was stopped."""
+
+    task: tyro.conf.Positional[str | None] = None
+    """Name of the task; `ashore list` shows them."""
+    method: tyro.conf.Positional[str | None] = None
+    """Name of the method."""
+    preset: str = "laptop"
+    """How long and how large: smoke, laptop, gpu or paper."""
+    task_preset: str | None = None
+    """Preset of the task; its default one if left out."""
+    seeds: int = 1
+    """Independent repetitions, trained side by side in one program."""
+    seed: int = 0
+    """Where the randomness starts."""
+    out: Path | None = None
+    """Folder of the run; runs/TASK-METHOD-PRESET-SEED if left out."""
+    set: tuple[str, ...] = ()
+    """Settings to change, such as: --set worlds=512 multiplier.integral=0.01 (see --print-config for all)."""
+    resume: Path | None = None
+    """Folder of a run to go on with; nothing else is needed then."""
+    checkpoint_seconds: float = 300.0
+    """Time between checkpoints."""
+    print_config: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Show the resolved configuration and do nothing."""
+
+
+def run(options: Options) -> int:
+    """Train to the end, or until a signal asks to stop; then say where the run is."""
+    try:
+        resolved = _resolve(options) if options.resume is None else training.load(options.resume)
+        if options.print_config:
+            print(json.dumps(settings.to_json(resolved), indent=2))
+            return 0
+        folder = options.resume or _begin(options, resolved)
+    except ValueError as mistake:
+        raise UsageError(str(mistake)) from mistake
+    keep_compiled_programs()
+    received: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: _stop(received, number, frame))
+    with watcher() as watching:
+        ending = training.execute(folder, watching, lambda: bool(received), options.checkpoint_seconds)
+    if ending.finished:
+        print(f"run: {folder}")
+        return 0
+    print(f"stopped after {ending.decisions} decisions; go on with: ashore train --resume {folder}")
+    return _SIGNALLED + received[0]
+
+
+def _stop(received: list[int], number: int, frame: FrameType | None) -> None:
+    """The first signal asks for a checkpoint; the second one is meant."""
+    del frame
+    if received:
+        raise KeyboardInterrupt
+    received.append(number)
+
+
+def _begin(options: Options, resolved: training.TrainingRun) -> Path:
+    name = f"{options.task}-{options.method}-{options.preset}-{options.seed}"
+    folder = options.out or Path("runs") / name
+    training.begin(resolved, folder)
+    return folder
+
+
+def _resolve(options: Options) -> training.TrainingRun:
+    if options.task is None or options.method is None:
+        raise UsageError("Say what to train: ashore train TASK METHOD, or ashore train --resume RUN.")
+    family = tasks.lookup(options.task)
+    registry.lookup(options.method)
+    train = presets.lookup(options.task, options.preset).train
+    for assignment in options.set:
+        train = settings.override(train, assignment)
+    task_preset = options.task_preset or family.default_preset
+    if task_preset not in family.presets:
+        raise UsageError(f"{options.task} has the presets {', '.join(family.presets)}, not '{task_preset}'.")
+    return training.TrainingRun(options.task, task_preset, options.method, train, options.seeds, options.seed)

@@ -1,0 +1,1 @@
+"""PointGoal2: a point robot, goals, hazards and vases."""

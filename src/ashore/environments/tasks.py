@@ -1,0 +1,54 @@
+"""The registry of worlds: to add one, add an entry (see docs/add_a_task.md)."""
+
+import numpy as np
+
+from ashore import names
+from ashore.environments import randomisation
+from ashore.environments.base import TaskDescription
+from ashore.environments.platoon.c_world import PlatoonCWorld
+from ashore.environments.platoon.config import PRESETS as PLATOON_PRESETS
+from ashore.environments.platoon.config import PlatoonConfig
+from ashore.environments.platoon.config import describe as describe_platoon
+from ashore.environments.platoon.fvd_controller import fvd_action
+from ashore.environments.platoon.parameters import PlatoonParameters
+from ashore.environments.platoon.task import Platoon
+from ashore.environments.point_goal.c_world import PointGoalCWorld
+from ashore.environments.point_goal.config import PRESETS as POINT_GOAL_PRESETS
+from ashore.environments.point_goal.parameters import PointGoalParameters
+from ashore.environments.point_goal.scripted import ScriptedDriver
+from ashore.environments.point_goal.task import PointGoal
+from ashore.environments.point_goal.task import describe as describe_point_goal
+from ashore.environments.task_family import Controller, TaskFamily
+
+
+def _human_driver(description: TaskDescription) -> Controller:
+    """The ego car driven by the model of the humans around it, who take it for the nominal car."""
+    nominal = randomisation.from_names(description.shifts["nominal"], PlatoonParameters, {})
+    return lambda observation: fvd_action(observation, nominal, PlatoonConfig(), np)
+
+
+TASKS: dict[str, TaskFamily] = {
+    "PointGoal2": TaskFamily(
+        summary="A point robot drives to goal after goal between hazards and vases.",
+        presets=POINT_GOAL_PRESETS,
+        parameters_type=PointGoalParameters,
+        describe=describe_point_goal,
+        make=PointGoal,
+        make_c_world=PointGoalCWorld,
+        scripted=ScriptedDriver,
+    ),
+    "Platoon": TaskFamily(
+        summary="A car among human drivers damps the speed oscillations of traffic.",
+        presets=PLATOON_PRESETS,
+        parameters_type=PlatoonParameters,
+        describe=describe_platoon,
+        make=Platoon,
+        make_c_world=PlatoonCWorld,
+        scripted=_human_driver,
+    ),
+}
+
+
+def lookup(name: str) -> TaskFamily:
+    """The task family called `name`; an unknown name is an error with the nearest match."""
+    return names.lookup("task", name, TASKS)

@@ -1,0 +1,1 @@
+"""Things to do with the rest of the package: play a world, show the demo, measure speed, look at the machine."""

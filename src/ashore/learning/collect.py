@@ -1,0 +1,158 @@
+"""Experience: the policy acts in all worlds, learning in each which world it is in.
+
+Every world is a small deployment: its posterior starts at the prior with each episode and takes in one transition per
+decision. A share of the worlds (`quiet_share`) acts as a deployed policy does, on the posterior mean and without noise;
+only these say what the policy costs. The others explore, with noise of their own strength on the action and a latent
+drawn from the posterior that is held for a while.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ashore.environments import rollout
+from ashore.environments.base import Task
+from ashore.environments.rollout import Finished, Worlds
+from ashore.learning import normalisation
+from ashore.learning.normalisation import Normalisers
+from ashore.networks import actor, encoder
+from ashore.networks.architecture import Architecture
+from ashore.networks.encoder import NaturalPosterior
+from ashore.networks.layers import Params
+from ashore.types import Array, Parameters, Transition
+
+
+@dataclass(frozen=True)
+class CollectConfig:
+    """How experience is gathered."""
+
+    noise_low: float = 0.05
+    noise_high: float = 0.4
+    """Standard deviations of the action noise are log-uniform between these, one per exploring world."""
+    quiet_share: float = 0.25
+    """Share of worlds that act without noise; their cost drives the multiplier."""
+    hold_latent: int = 32
+    """Decisions for which an exploring world keeps its posterior sample."""
+    random_decisions: int = 10
+    """Decisions at the very start that are uniformly random in every world."""
+    cost_memory: int = 25
+    """Decisions over which the measured cost rate is averaged (exponentially)."""
+
+
+class Collector(NamedTuple):
+    """Worlds and what is known about each."""
+
+    worlds: Worlds
+    posterior: NaturalPosterior
+    """What the running episode has revealed so far, [world]."""
+    latent: Array
+    """The latent an exploring world acts on, [world, latent]."""
+    noise: Array
+    """Standard deviation of its action noise, 0 in quiet worlds, [world]."""
+    cost_rate: Array
+    """Cost per decision of the quiet worlds, averaged over the last decisions."""
+    key: Array
+    decisions: Array
+    """Decisions taken so far, int32; each was taken in every world."""
+
+
+def start(
+    task: Task, config: CollectConfig, architecture: Architecture, key: Array, parameters: Parameters
+) -> Collector:
+    """Start every world, at different moments of its episode so that episodes do not all end together."""
+    world_key, phase_key, noise_key, key = jax.random.split(key, 4)
+    worlds = rollout.start(task, world_key, parameters)
+    count = worlds.decision.shape[0]
+    phase = jax.random.randint(phase_key, (count,), 0, task.description.decisions_per_episode)
+    low, high = math.log(config.noise_low), math.log(config.noise_high)
+    noise = jnp.exp(jax.random.uniform(noise_key, (count,), minval=low, maxval=high))
+    latents = architecture.sizes.latent
+    return Collector(
+        worlds=worlds._replace(decision=phase),
+        posterior=jax.vmap(lambda _: encoder.prior(latents))(jnp.arange(count)),
+        latent=jnp.zeros((count, latents), jnp.float32),
+        noise=jnp.where(jnp.arange(count) < quiet_worlds(config, count), 0.0, noise),
+        # Nothing was measured yet; the budget itself leaves the multiplier where it is.
+        cost_rate=jnp.float32(task.description.budget.per_decision),
+        key=key,
+        decisions=jnp.zeros((), jnp.int32),
+    )
+
+
+def quiet_worlds(config: CollectConfig, count: int) -> int:
+    """How many of the worlds act without noise: the first ones."""
+    return max(1, round(config.quiet_share * count))
+
+
+def collect(
+    task: Task,
+    config: CollectConfig,
+    architecture: Architecture,
+    params: Params,
+    normalisers: Normalisers,
+    parameters: Parameters,
+    collector: Collector,
+) -> tuple[Collector, Transition, Finished]:
+    """One decision in every world."""
+    count = collector.noise.shape[0]
+    key, latent_key, noise_key, random_key = jax.random.split(collector.key, 4)
+    latent = _latents(config, collector, jax.random.normal(latent_key, collector.latent.shape))
+    see = jax.vmap(lambda observation: normalisation.normalise(normalisers.observation, observation))
+    act = jax.vmap(lambda observation, latent: actor.apply(architecture.actor, params["actor"], observation, latent))
+    actions = act(see(collector.worlds.observation), latent)
+    actions = actions + collector.noise[:, None] * jax.random.normal(noise_key, actions.shape)
+    at_random = jax.random.uniform(random_key, actions.shape, minval=-1.0, maxval=1.0)
+    actions = jnp.where(collector.decisions < config.random_decisions, at_random, jnp.clip(actions, -1.0, 1.0))
+
+    worlds, transition, finished = rollout.advance(task, collector.worlds, actions, parameters)
+    posterior = update_posterior(architecture, params, normalisers, collector.posterior, transition)
+    prior = jax.vmap(lambda _: encoder.prior(architecture.sizes.latent))(jnp.arange(count))
+    quiet_cost = jnp.mean(transition.cost[: quiet_worlds(config, count)])
+    share = jnp.float32(1.0 / config.cost_memory)
+    collector = Collector(
+        worlds=worlds,
+        posterior=jax.tree.map(lambda old, new: _where_done(finished.done, old, new), prior, posterior),
+        latent=latent,
+        noise=collector.noise,
+        cost_rate=(1.0 - share) * collector.cost_rate + share * quiet_cost,
+        key=key,
+        decisions=collector.decisions + 1,
+    )
+    return collector, transition, finished
+
+
+def update_posterior(
+    architecture: Architecture,
+    params: Params,
+    normalisers: Normalisers,
+    posterior: NaturalPosterior,
+    transition: Transition,
+) -> NaturalPosterior:
+    """Take one transition per world into its posterior; a diverged one says nothing."""
+    index = jnp.asarray(architecture.features, jnp.int32)
+
+    def one(posterior: NaturalPosterior, step: Transition) -> NaturalPosterior:
+        before, after = step.observation[index], step.next_observation[index]
+        row = normalisation.encoder_input(
+            normalisers, architecture.features, before, step.action, after - before, step.reward, step.cost
+        )
+        opinion = encoder.factor(architecture.encoder, params["encoder"], row)
+        return encoder.add(posterior, opinion, ~step.diverged)
+
+    return jax.vmap(one)(posterior, transition)
+
+
+def _latents(config: CollectConfig, collector: Collector, noise: Array) -> Array:
+    """Posterior mean in quiet worlds, a posterior sample held for some decisions in the others."""
+    means = jax.vmap(encoder.mean)(collector.posterior)
+    samples = jax.vmap(encoder.sample)(collector.posterior, noise)
+    renew = collector.worlds.decision % config.hold_latent == 0
+    held = jnp.where(renew[:, None], samples, collector.latent)
+    return jnp.where((collector.noise > 0.0)[:, None], held, means)
+
+
+def _where_done(done: Array, fresh: Array, running: Array) -> Array:
+    return jnp.where(done.reshape(-1, *(1,) * (running.ndim - 1)), fresh, running)

@@ -1,0 +1,99 @@
+"""Evaluation as deployment: a policy meets worlds it has never seen and learns, episode by episode, which they are.
+
+The posterior starts at the prior once, with the first decision, and is kept from episode to episode; the policy acts on
+its mean, without noise. Nothing of the simulator's parameters reaches the policy.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ashore.environments import rollout
+from ashore.environments.base import Task
+from ashore.environments.rollout import Finished, Worlds
+from ashore.learning import normalisation
+from ashore.learning.collect import update_posterior
+from ashore.learning.normalisation import Normalisers
+from ashore.networks import actor, encoder
+from ashore.networks.architecture import Architecture
+from ashore.networks.encoder import NaturalPosterior
+from ashore.networks.layers import Params
+from ashore.types import Array, Parameters
+
+
+class Deployment(NamedTuple):
+    """What happened in every world, episode by episode."""
+
+    episode_return: Array
+    """[episode, world]."""
+    episode_cost: Array
+    metrics: dict[str, Array]
+    """The task's own figures, [episode, world] each."""
+    latent: Array
+    """Posterior mean after each decision, [decision, world, latent]."""
+    deviation: Array
+    """Posterior standard deviation after each decision, averaged over the latent, [decision, world]."""
+    diverged: Array
+    """Worlds lost on the way, per world."""
+
+
+def deploy(
+    task: Task,
+    architecture: Architecture,
+    params: Params,
+    normalisers: Normalisers,
+    parameters: Parameters,
+    key: Array,
+    episodes: int,
+) -> Deployment:
+    """Deploy a policy in one world per parameter vector for a number of whole episodes."""
+    length = task.description.decisions_per_episode
+    worlds = rollout.start(task, key, parameters)
+    count = worlds.decision.shape[0]
+    prior = jax.vmap(lambda _: encoder.prior(architecture.sizes.latent))(jnp.arange(count))
+
+    def act(observation: Array, latent: Array) -> Array:
+        seen = normalisation.normalise(normalisers.observation, observation)
+        return actor.apply(architecture.actor, params["actor"], seen, latent)
+
+    def one_decision(
+        carry: tuple[Worlds, NaturalPosterior], _: None
+    ) -> tuple[tuple[Worlds, NaturalPosterior], tuple[Finished, Array, Array]]:
+        worlds, posterior = carry
+        actions = jax.vmap(act)(worlds.observation, jax.vmap(encoder.mean)(posterior))
+        worlds, transition, finished = rollout.advance(task, worlds, actions, parameters)
+        posterior = update_posterior(architecture, params, normalisers, posterior, transition)
+        spread = jnp.mean(jnp.sqrt(jax.vmap(encoder.variance)(posterior)), axis=1)
+        return (worlds, posterior), (finished, jax.vmap(encoder.mean)(posterior), spread)
+
+    (worlds, _), (finished, latent, deviation) = jax.lax.scan(
+        one_decision, (worlds, prior), None, length=episodes * length
+    )
+    last = jnp.arange(1, episodes + 1) * length - 1
+    return Deployment(
+        episode_return=finished.episode_return[last],
+        episode_cost=finished.episode_cost[last],
+        metrics={name: values[last] for name, values in finished.metrics.items()},
+        latent=latent,
+        deviation=deviation,
+        diverged=worlds.diverged,
+    )
+
+
+def probe(latents: np.ndarray, targets: np.ndarray) -> float:
+    """Share of a quantity's variance that a linear function of the latent explains on worlds it was not fitted to.
+
+    Args:
+        latents: [world, latent]; the first half is fitted, the second judged.
+        targets: [world].
+
+    Returns:
+        R^2, negative where the fit is worse than the mean.
+    """
+    half = len(targets) // 2
+    design = np.concatenate([latents, np.ones((len(latents), 1))], axis=1).astype(np.float64)
+    weights, *_ = np.linalg.lstsq(design[:half], targets[:half].astype(np.float64), rcond=None)
+    error = targets[half:] - design[half:] @ weights
+    return float(1.0 - np.mean(error**2) / np.var(targets[half:]))

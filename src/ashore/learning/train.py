@@ -1,0 +1,194 @@
+"""The training loop: act once in every world, learn a few times from what all of them remember, repeat.
+
+No maths lives here; one chunk of the loop is one compiled program, and several seeds are one more leading axis.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ashore import names
+from ashore.environments import randomisation
+from ashore.environments.base import Task
+from ashore.learning import collect, lagrangian, normalisation, replay, updates
+from ashore.learning.collect import CollectConfig, Collector
+from ashore.learning.lagrangian import PIDConfig
+from ashore.learning.normalisation import Normalisers
+from ashore.learning.objectives import ObjectiveConfig
+from ashore.learning.replay import ReplayConfig, ReplayState
+from ashore.learning.updates import LearnerConfig, LearnerState
+from ashore.networks.architecture import Architecture, Sizes
+from ashore.types import Array, Parameters
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run; hashable, a static argument of `jit`."""
+
+    worlds: int = 2048
+    """Worlds with fixed physical parameters, all stepped together; also the tasks of the replay."""
+    decisions: int = 1600
+    """Decisions taken in every world over the whole run."""
+    updates_per_decision: int = 32
+    learning_starts: int = 25
+    """Decisions collected before the first update."""
+    chunk: int = 40
+    """Decisions per compiled call: one line of metrics each."""
+    sizes: Sizes = Sizes()
+    capacity: int = 1024
+    """Decisions remembered per world."""
+    batch_tasks: int = 32
+    batch_transitions: int = 32
+    """Transitions per task of a batch."""
+    learning_rate: float = 3e-4
+    reward_scale: float = 10.0
+    """Rewards are multiplied by this for the critic, so that TD errors are about as large as kappa = 1."""
+    encoder_objective: str = "critic+dynamics"
+    """`critic` is the paper's; `critic+dynamics` also asks the latent to predict what the world does."""
+    beta_kl: float | None = None
+    """Weight of the KL to the prior, if not the objective's own."""
+    collect: CollectConfig = CollectConfig()
+    multiplier: PIDConfig = PIDConfig()
+
+
+class TrainState(NamedTuple):
+    """Everything that a run needs to go on."""
+
+    collector: Collector
+    replay: ReplayState
+    learner: LearnerState
+    normalisers: Normalisers
+    parameters: Parameters
+    """Physical parameters of each world."""
+
+
+def architecture(task: Task, config: TrainConfig) -> Architecture:
+    """The networks for this task."""
+    description = task.description
+    return Architecture(
+        len(description.observation), len(description.action), description.dynamics_features, config.sizes
+    )
+
+
+def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
+    """How the networks are trained on this task."""
+    discount = task.description.budget.discount
+    objective = ObjectiveConfig(
+        architecture(task, config), discount_reward=discount, discount_cost=discount, reward_scale=config.reward_scale
+    )
+    chosen = names.lookup("encoder objective", config.encoder_objective, updates.ENCODER_OBJECTIVES)
+    if config.beta_kl is not None:
+        chosen = replace(chosen, beta_kl=config.beta_kl)
+    return LearnerConfig(objective, encoder_objective=chosen, learning_rate=config.learning_rate)
+
+
+def replay_config(task: Task, config: TrainConfig) -> ReplayConfig:
+    """What is remembered of each world."""
+    nets = architecture(task, config)
+    return ReplayConfig(
+        tasks=config.worlds,
+        observation=nets.observation,
+        action=nets.action,
+        features=nets.features,
+        capacity=config.capacity,
+        batch_tasks=config.batch_tasks,
+        batch_transitions=config.batch_transitions,
+        context=config.sizes.context,
+        window=config.capacity,
+    )
+
+
+def start(task: Task, config: TrainConfig, key: Array) -> TrainState:
+    """A run before its first decision."""
+    physics_key, collect_key, learner_key = jax.random.split(key, 3)
+    nets = architecture(task, config)
+    train_ranges = task.description.shifts["train"]
+    parameters = randomisation.sample(train_ranges, task.parameters_type, physics_key, config.worlds)
+    return TrainState(
+        collector=collect.start(task, config.collect, nets, collect_key, parameters),
+        replay=replay.init(replay_config(task, config)),
+        learner=updates.init(learner_config(task, config), config.multiplier, learner_key),
+        normalisers=normalisation.init(nets.observation, len(nets.features)),
+        parameters=parameters,
+    )
+
+
+def train_chunk(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+    """`config.chunk` decisions and the updates that belong to them."""
+
+    def one_decision(state: TrainState, _: None) -> tuple[TrainState, dict[str, Array]]:
+        state, experience = _act(task, config, state)
+        # Under several seeds a condition becomes a choice of both: learn always, and keep it once there is enough.
+        ready = state.collector.decisions >= config.learning_starts
+        learner, learning = _learn(task, config, state)
+        learner = jax.tree.map(lambda new, old: jnp.where(ready, new, old), learner, state.learner)
+        return state._replace(learner=learner), experience | learning
+
+    state, metrics = jax.lax.scan(one_decision, state, None, length=config.chunk)
+    return state, _summary(metrics)
+
+
+def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+    nets = architecture(task, config)
+    collector, transition, finished = collect.collect(
+        task, config.collect, nets, state.learner.params, state.normalisers, state.parameters, state.collector
+    )
+    valid = ~transition.diverged
+    index = jnp.asarray(nets.features, jnp.int32)
+    change = transition.next_observation[:, index] - transition.observation[:, index]
+    normalisers = normalisation.update_all(
+        state.normalisers, transition.observation, change, transition.reward, transition.cost, valid
+    )
+    rings = replay.add(replay_config(task, config), state.replay, transition, valid)
+    budget = task.description.budget
+    # Random actions say nothing about the policy's cost: the multiplier starts to move when learning does.
+    measured = lagrangian.update(config.multiplier, state.learner.multiplier, collector.cost_rate, budget.per_decision)
+    learning = collector.decisions >= config.learning_starts
+    multiplier = jax.tree.map(lambda new, old: jnp.where(learning, new, old), measured, state.learner.multiplier)
+    state = state._replace(
+        collector=collector,
+        replay=rings,
+        normalisers=normalisers,
+        learner=state.learner._replace(multiplier=multiplier),
+    )
+    quiet = collect.quiet_worlds(config.collect, config.worlds)
+    # Only whole episodes count; the first of each world starts in the middle.
+    whole = finished.done[:quiet] & (collector.decisions > task.description.decisions_per_episode)
+    return state, {
+        "episodes": jnp.sum(whole.astype(jnp.float32)),
+        "episode_return": jnp.sum(jnp.where(whole, finished.episode_return[:quiet], 0.0)),
+        "episode_cost": jnp.sum(jnp.where(whole, finished.episode_cost[:quiet], 0.0)),
+        "cost_rate": collector.cost_rate * budget.decisions_per_episode,
+        "reward_rate": jnp.mean(transition.reward[:quiet]) * budget.decisions_per_episode,
+        "multiplier": multiplier.multiplier,
+        "diverged": jnp.sum(collector.worlds.diverged).astype(jnp.float32),
+    }
+
+
+def _learn(task: Task, config: TrainConfig, state: TrainState) -> tuple[LearnerState, dict[str, Array]]:
+    learner_settings, rings = learner_config(task, config), replay_config(task, config)
+
+    def one_update(learner: LearnerState, _: None) -> tuple[LearnerState, dict[str, Array]]:
+        key, sample_key = jax.random.split(learner.key)
+        batch, contexts = replay.sample(rings, state.replay, sample_key)
+        learner = learner._replace(key=key)
+        return updates.update_step(
+            learner_settings, learner, state.normalisers, batch, contexts, learner.multiplier.multiplier
+        )
+
+    learner, metrics = jax.lax.scan(one_update, state.learner, None, length=config.updates_per_decision)
+    return learner, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+
+
+def _summary(metrics: dict[str, Array]) -> dict[str, Array]:
+    """One number per metric for the chunk: episode figures over the episodes that ended, the others averaged.
+
+    Where no episode ended the episode figures are NaN: there is nothing to report, and zero would be a lie.
+    """
+    episodes = jnp.sum(metrics.pop("episodes"))
+    ended = {name: jnp.sum(metrics.pop(name)) / episodes for name in ("episode_return", "episode_cost")}
+    latest = {name: metrics.pop(name)[-1] for name in ("multiplier", "diverged", "cost_rate")}
+    averaged = {name: jnp.mean(values) for name, values in metrics.items()}
+    return averaged | latest | ended | {"episodes": episodes}

@@ -1,0 +1,1 @@
+"""Methods: each on one page, composed from the parts of `learning`."""

@@ -1,0 +1,141 @@
+"""Which networks the agent has, in which sizes, and under which names their weights are stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ashore.networks import actor, critic, dynamics_head, encoder
+from ashore.networks.actor import ActorConfig
+from ashore.networks.critic import COST, REWARD, CriticConfig
+from ashore.networks.dynamics_head import DynamicsConfig
+from ashore.networks.encoder import EncoderConfig
+from ashore.networks.layers import COMPUTE, Params
+from ashore.types import Array
+
+CRITIC_NAMES = {"critic_reward": REWARD, "critic_cost": COST}
+"""Name on disk of each critic of the stacked pair."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the networks are, whatever the task."""
+
+    critic_width: int = 256
+    fractions: int = 16
+    """Quantile fractions per evaluation: online (N), target (N') and in the actor's loss (K)."""
+    hidden: tuple[int, ...] = (256, 256, 256)
+    """Hidden layers of actor, encoder and dynamics head."""
+    latent: int = 5
+    context: int = 128
+    """Most transitions in one training context (M)."""
+    critic_blocks: int = 2
+    critic_heads: int = 2
+    cosines: int = 64
+    activation: str = "relu"
+    """Activation of the critics: `relu` or `silu`."""
+    dynamics_scale: str = "learnt"
+    """Scale of the dynamics likelihood: `learnt` per target, or `unit` (see docs/decisions/0004)."""
+    compute: str = "float32"
+    """Matrix products in `float32`, `tensorfloat32` or `bfloat16`; weights and outputs are always float32."""
+
+    def __post_init__(self) -> None:
+        if self.compute not in COMPUTE:
+            raise ValueError(f"compute must be one of {', '.join(COMPUTE)}, not '{self.compute}'.")
+
+
+SIZES = {
+    "paper": Sizes(critic_width=512, fractions=32),
+    "standard": Sizes(critic_width=256, fractions=16),
+    "small": Sizes(critic_width=64, fractions=8, hidden=(64, 64)),
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The agent's networks for one task."""
+
+    observation: int
+    action: int
+    features: tuple[int, ...]
+    """The task's dynamics features: indices into the observation."""
+    sizes: Sizes = Sizes()
+
+    @property
+    def actor(self) -> ActorConfig:
+        sizes = self.sizes
+        return ActorConfig(self.observation, self.action, sizes.latent, sizes.hidden, sizes.compute)
+
+    @property
+    def critic(self) -> CriticConfig:
+        sizes = self.sizes
+        return CriticConfig(
+            self.observation,
+            self.action,
+            latent=sizes.latent,
+            width=sizes.critic_width,
+            cosines=sizes.cosines,
+            heads=sizes.critic_heads,
+            blocks=sizes.critic_blocks,
+            activation=sizes.activation,
+            compute=sizes.compute,
+        )
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        sizes = self.sizes
+        return EncoderConfig(len(self.features), self.action, sizes.latent, sizes.hidden, sizes.compute)
+
+    @property
+    def dynamics(self) -> DynamicsConfig:
+        sizes = self.sizes
+        return DynamicsConfig(
+            self.observation,
+            self.action,
+            len(self.features),
+            sizes.latent,
+            sizes.hidden,
+            sizes.dynamics_scale,
+            sizes.compute,
+        )
+
+
+def init(key: Array, architecture: Architecture) -> Params:
+    """Weights of all networks, each from a key of its own: `actor`, `critics` (a pair), `encoder`, `dynamics`."""
+    keys = jax.random.split(key, 4)
+    return {
+        "actor": actor.init(keys[0], architecture.actor),
+        "critics": critic.init_pair(keys[1], architecture.critic),
+        "encoder": encoder.init(keys[2], architecture.encoder),
+        "dynamics": dynamics_head.init(keys[3], architecture.dynamics),
+    }
+
+
+def named_weights(params: Params) -> dict[str, Array]:
+    """All weights by name, such as `critic_cost/heads/block0/dense0/kernel`, sorted; the pair is taken apart."""
+    separate = {name: tree for name, tree in params.items() if name != "critics"}
+    if "critics" in params:
+        for name, place in CRITIC_NAMES.items():
+            separate[name] = critic.one_of(params["critics"], place)
+    leaves = jax.tree.leaves_with_path(separate)
+    return dict(sorted(("/".join(entry.key for entry in path), leaf) for path, leaf in leaves))
+
+
+def from_named_weights(weights: Mapping[str, Array | np.ndarray]) -> Params:
+    """The inverse of `named_weights`."""
+    separate: Params = {}
+    for name, leaf in weights.items():
+        *folders, last = name.split("/")
+        node = separate
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[last] = jnp.asarray(leaf)
+    present = [name for name in CRITIC_NAMES if name in separate]
+    if not present:
+        return separate
+    if len(present) != len(CRITIC_NAMES):
+        raise ValueError(f"Weights hold {present[0]} alone; the critics come as a pair.")
+    pair = [separate.pop(name) for name in CRITIC_NAMES]
+    return {**separate, "critics": jax.tree.map(lambda *leaves: jnp.stack(leaves), *pair)}

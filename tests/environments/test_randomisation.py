@@ -1,0 +1,68 @@
+from contextlib import nullcontext
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ashore.environments import randomisation
+from ashore.environments.randomisation import Randomised
+from toy_world import TRAIN, CartParameters
+
+
+def test_nominal_parameters_are_the_declared_ones():
+    assert randomisation.nominal(TRAIN, CartParameters) == CartParameters(1.0, 0.0)
+
+
+def test_draws_fill_their_ranges_and_are_independent():
+    drawn = randomisation.sample(TRAIN, CartParameters, jax.random.key(0), 4096)
+    for row, values in zip(TRAIN, drawn, strict=True):
+        width = row.high - row.low
+        assert row.low <= values.min() < row.low + 0.01 * width
+        assert row.high - 0.01 * width < values.max() <= row.high
+        # The mean of n uniform draws has standard deviation width / sqrt(12 n); five of them are allowed.
+        assert abs(float(values.mean()) - (row.low + row.high) / 2) < 5 * width / np.sqrt(12 * 4096)
+    assert abs(np.corrcoef(drawn.mass, drawn.thrust)[0, 1]) < 5 / np.sqrt(4096)
+
+
+def test_a_fixed_parameter_is_drawn_exactly():
+    drawn = randomisation.sample(randomisation.at_nominal(TRAIN), CartParameters, jax.random.key(1), 7)
+    np.testing.assert_array_equal(drawn.mass, np.full(7, 1.0, np.float32))
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True), st.floats(allow_nan=True, allow_infinity=True))
+def test_a_range_is_accepted_exactly_when_it_is_finite_and_ordered(low, high):
+    sensible = np.isfinite(low) and np.isfinite(high) and low <= high
+    with nullcontext() if sensible else pytest.raises(ValueError, match="finite and ordered"):
+        Randomised("mass", "kg", 1.0, low, high, "scale")
+
+
+def test_ranges_must_cover_exactly_the_declared_parameters():
+    with pytest.raises(ValueError, match="thrust"):
+        randomisation.with_ranges(TRAIN, {"mass": (0.5, 1.0)})
+    with pytest.raises(ValueError, match="mas"):
+        randomisation.with_ranges(TRAIN, {"mas": (0.5, 1.0), "thrust": (0.0, 1.0), "mass": (1.0, 1.0)})
+
+
+def test_parameters_by_name_leave_the_others_nominal():
+    chosen = randomisation.from_names(TRAIN, CartParameters, {"thrust": 0.5})
+    assert chosen == CartParameters(1.0, 0.5)
+    assert chosen.thrust.dtype == np.float32
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "heavy", None, [1.0]])
+def test_a_value_that_is_no_finite_number_is_refused_with_the_known_names(value):
+    with pytest.raises(ValueError, match="'mass' must be a finite number.*mass, thrust"):
+        randomisation.from_names(TRAIN, CartParameters, {"mass": value})
+
+
+def test_an_unknown_parameter_is_refused_with_the_known_names():
+    with pytest.raises(ValueError, match="Unknown physical parameter 'mas'.*mass, thrust"):
+        randomisation.from_names(TRAIN, CartParameters, {"mas": 1.0})
+
+
+def test_shifts_that_leave_training_are_named():
+    deploy = randomisation.with_ranges(TRAIN, {"mass": (0.4, 1.0), "thrust": (0.0, 1.0)})
+    assert randomisation.leaves_training(TRAIN, deploy) == ["mass [0.4, 1] leaves Train [0.5, 2]"]
+    assert randomisation.leaves_training(TRAIN, TRAIN) == []

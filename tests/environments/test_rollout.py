@@ -1,0 +1,138 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ashore.environments import rollout
+from toy_world import PERIOD, TRACK_END, Cart, CartConfig, CartParameters
+
+CART = Cart()
+DECISIONS = CART.config.decisions
+
+
+def _carts(count: int, mass: float = 1.0) -> CartParameters:
+    return CartParameters(jnp.full(count, mass, jnp.float32), jnp.zeros(count, jnp.float32))
+
+
+def _push(force: float):
+    return lambda observation, key: jnp.array([force], jnp.float32)
+
+
+def _wander(observation, key):
+    return jax.random.uniform(key, (1,), jnp.float32, -1.0, 1.0)
+
+
+def test_a_constant_push_follows_the_closed_form():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(3, mass=2.0))
+    first = worlds.observation[:, 0]
+    after, _, _ = rollout.rollout(CART, _push(0.5), worlds, _carts(3, mass=2.0), jax.random.key(1), 10)
+    # a = 0.5 / 2: v_10 = 10 h a = 0.25, x_10 = x_0 + h^2 a 10 * 11 / 2 = x_0 + 0.1375.
+    np.testing.assert_allclose(after.observation[:, 1], 0.25, rtol=1e-5)
+    np.testing.assert_allclose(after.observation[:, 0], first + 0.1375, rtol=1e-5)
+
+
+def test_the_time_limit_truncates_and_keeps_the_final_observation():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(2))
+    first = worlds.observation[:, 0]
+    _, transitions, finished = rollout.rollout(CART, _push(0.5), worlds, _carts(2), jax.random.key(1), DECISIONS + 3)
+    ends = np.zeros(DECISIONS + 3, bool)
+    ends[DECISIONS - 1] = True
+    np.testing.assert_array_equal(transitions.truncated, np.tile(ends[:, None], (1, 2)))
+    assert not transitions.terminated.any()
+    np.testing.assert_array_equal(finished.done, transitions.truncated)
+    # x_20 = x_0 + h^2 a 20 * 21 / 2 = x_0 + 1.05: what really followed, not the next episode's start.
+    np.testing.assert_allclose(transitions.next_observation[DECISIONS - 1, :, 0], first + 1.05, rtol=1e-5)
+    np.testing.assert_array_equal(transitions.observation[DECISIONS, :, 1], [0.0, 0.0])
+    np.testing.assert_array_equal(finished.decisions[DECISIONS - 1], [DECISIONS, DECISIONS])
+
+
+def test_returns_and_costs_of_an_episode_are_its_sums():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(4))
+    _, transitions, finished = rollout.rollout(CART, _wander, worlds, _carts(4), jax.random.key(1), DECISIONS)
+    assert finished.done[-1].all()
+    np.testing.assert_allclose(finished.episode_return[-1], transitions.reward.sum(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(finished.episode_cost[-1], transitions.cost.sum(axis=0), rtol=1e-5)
+    way = jnp.abs(transitions.next_observation - transitions.observation)[:, :, 0]
+    np.testing.assert_allclose(finished.metrics["distance"][-1], way.sum(axis=0), rtol=1e-4)
+
+
+def test_sums_start_again_with_every_episode():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(2))
+    # At full force v_n = n / 10, above 1.05 from the 11th decision on: 10 of 20 decisions cost 1.
+    _, _, finished = rollout.rollout(CART, _push(1.0), worlds, _carts(2), jax.random.key(1), 2 * DECISIONS)
+    np.testing.assert_allclose(finished.episode_cost[DECISIONS - 1], [10.0, 10.0])
+    np.testing.assert_allclose(finished.episode_cost[2 * DECISIONS - 1], [10.0, 10.0])
+
+
+def test_every_reset_draws_a_new_scene():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(16))
+    starts = [np.asarray(worlds.observation[:, 0])]
+    for _ in range(3):
+        worlds, _, finished = rollout.rollout(CART, _push(0.0), worlds, _carts(16), jax.random.key(1), DECISIONS)
+        assert finished.done[-1].all()
+        starts.append(np.asarray(worlds.observation[:, 0]))
+    assert len(np.unique(np.concatenate(starts))) == 4 * 16
+
+
+def test_a_task_that_ends_itself_terminates_and_is_not_truncated():
+    far = Cart(CartConfig(decisions=10_000))
+    _, transitions, finished = rollout.rollout(
+        far, _push(1.0), rollout.start(far, jax.random.key(0), _carts(2)), _carts(2), jax.random.key(1), 200
+    )
+    assert transitions.terminated.any(axis=0).all()
+    assert not transitions.truncated.any()
+    where = np.asarray(transitions.terminated)
+    assert (np.abs(np.asarray(transitions.next_observation)[where][:, 0]) > TRACK_END).all()
+    np.testing.assert_array_equal(finished.done, where)
+
+
+def test_an_end_at_the_time_limit_counts_as_the_tasks_own():
+    # One decision per episode, and one that ends the task: terminated wins, so that no value is bootstrapped.
+    task = Cart(CartConfig(decisions=1))
+    worlds = rollout.start(task, jax.random.key(0), _carts(1))
+    worlds = worlds._replace(state=worlds.state._replace(position=jnp.array([TRACK_END], jnp.float32)))
+    _, transition, _ = rollout.advance(task, worlds, jnp.ones((1, 1), jnp.float32), _carts(1))
+    assert transition.terminated.all()
+    assert not transition.truncated.any()
+
+
+def test_a_world_that_diverges_is_reset_counted_and_charged():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(3))
+    poisoned = worlds.state._replace(speed=worlds.state.speed.at[1].set(jnp.nan))
+    actions = jnp.full((3, 1), 0.5, jnp.float32)
+    after, transition, finished = rollout.advance(CART, worlds._replace(state=poisoned), actions, _carts(3))
+    healthy, _, _ = rollout.advance(CART, worlds, actions, _carts(3))
+    np.testing.assert_array_equal(transition.diverged, [False, True, False])
+    np.testing.assert_array_equal(finished.done, [False, True, False])
+    assert transition.cost[1] == CART.description.max_cost
+    assert transition.reward[1] == 0.0
+    np.testing.assert_array_equal(transition.next_observation[1], worlds.observation[1])
+    np.testing.assert_array_equal(after.diverged, [0, 1, 0])
+    np.testing.assert_array_equal(after.decision, [1, 0, 1])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after.state, after.observation)))
+    for world in (0, 2):
+        np.testing.assert_array_equal(after.observation[world], healthy.observation[world])
+
+
+def test_the_same_keys_give_the_same_rollout_and_other_keys_another():
+    def run(seed: int):
+        worlds = rollout.start(CART, jax.random.key(seed), _carts(4))
+        return rollout.rollout(CART, _wander, worlds, _carts(4), jax.random.key(seed + 1), 30)[1]
+
+    np.testing.assert_array_equal(run(0).next_observation, run(0).next_observation)
+    assert not np.array_equal(run(0).next_observation, run(5).next_observation)
+
+
+def test_worlds_do_not_share_their_policys_draws():
+    worlds = rollout.start(CART, jax.random.key(0), _carts(8))
+    _, transitions, _ = rollout.rollout(CART, _wander, worlds, _carts(8), jax.random.key(1), 5)
+    assert len(np.unique(transitions.action)) == 8 * 5
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_batch_is_its_worlds_one_by_one(count):
+    worlds = rollout.start(CART, jax.random.key(3), _carts(count))
+    actions = jnp.linspace(-1.0, 1.0, count, dtype=jnp.float32)[:, None]
+    _, transition, _ = rollout.advance(CART, worlds, actions, _carts(count))
+    speed = PERIOD * np.linspace(-1.0, 1.0, count)
+    np.testing.assert_allclose(transition.next_observation[:, 1], speed, atol=1e-6)

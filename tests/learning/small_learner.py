@@ -1,0 +1,79 @@
+"""A learner small enough to compile in a moment, one batch for it, and what one update computes on the way."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from ashore.learning import lagrangian, normalisation, objectives, updates
+from ashore.learning.objectives import ObjectiveConfig
+from ashore.learning.replay import Context, Experience
+from ashore.learning.updates import LearnerConfig
+from ashore.networks.architecture import Architecture, Sizes
+
+SIZES = Sizes(critic_width=8, fractions=4, hidden=(8,), latent=3, context=6, critic_blocks=1, cosines=8)
+NETS = Architecture(4, 2, (0, 3), SIZES)
+CONFIG = LearnerConfig(ObjectiveConfig(NETS))
+TASKS, PER_TASK = 3, 5
+
+# These programs run once or twice: most of their time is compilation, which needs no optimisation.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def make_batch(seed):
+    keys = iter(jax.random.split(jax.random.key(seed), 12))
+
+    def normal(*shape):
+        return jax.random.normal(next(keys), shape)
+
+    shape = (TASKS, PER_TASK)
+    batch = Experience(
+        observation=normal(*shape, 4),
+        action=jnp.tanh(normal(*shape, 2)),
+        reward=normal(*shape),
+        cost=jnp.abs(normal(*shape)),
+        next_observation=normal(*shape, 4),
+        change=normal(*shape, 2),
+        terminated=normal(*shape) > 1.0,
+    )
+    places = (TASKS, 6)
+    # Contexts of six, two and no transitions.
+    mask = jnp.arange(6)[None, :] < jnp.array([6, 2, 0])[:, None]
+    context = Context(
+        normal(*places, 2), normal(*places, 2), normal(*places, 2), normal(*places), normal(*places), mask
+    )
+    return batch, context
+
+
+NORMALISERS = normalisation.init(4, 2)
+BATCH, CONTEXT = make_batch(0)
+LAMBDA = jnp.float32(0.7)
+
+
+@functools.cache
+def start(config=CONFIG):
+    return jit(updates.init, static_argnums=(0, 1))(config, lagrangian.PIDConfig(), jax.random.key(1))
+
+
+@functools.cache
+def pieces():
+    """What the steps of an update are given, computed once."""
+
+    @jit
+    def compute(state):
+        _, draw_key = jax.random.split(state.key)
+        work = objectives.prepare(CONFIG.objective, draw_key, NORMALISERS, BATCH, CONTEXT)
+        posterior = objectives.posteriors(CONFIG.objective, state.params["encoder"], work)
+        latents = objectives.latents_of(posterior, work)
+        targets = objectives.td_targets(CONFIG.objective, state.params["actor"], state.targets, work, latents)
+        return work, latents, targets
+
+    return compute(start())
+
+
+def moved(before, after):
+    return any(bool(jnp.any(a != b)) for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True))
+
+
+def largest(tree):
+    return max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(tree))

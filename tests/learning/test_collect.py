@@ -1,0 +1,124 @@
+"""Experience: who explores, who is measured, and what each world comes to know about itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.toy_world import TRAIN, Cart, CartConfig, CartParameters
+
+from ashore.environments import randomisation
+from ashore.learning import collect, normalisation
+from ashore.learning.collect import CollectConfig
+from ashore.networks import actor, architecture, encoder
+from ashore.networks.architecture import SIZES, Architecture
+
+WORLDS = 8
+CONFIG = CollectConfig(quiet_share=0.25, hold_latent=4, random_decisions=0, cost_memory=4)
+NETS = Architecture(observation=2, action=1, features=(1,), sizes=SIZES["small"])
+
+
+@pytest.fixture(scope="module")
+def task() -> Cart:
+    return Cart(CartConfig(decisions=6))
+
+
+@pytest.fixture(scope="module")
+def parameters() -> CartParameters:
+    return randomisation.sample(TRAIN, CartParameters, jax.random.key(3), WORLDS)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return architecture.init(jax.random.key(0), NETS)
+
+
+@pytest.fixture(scope="module")
+def history(task, parameters, params):
+    """Collectors before each of twelve decisions, and what the decisions did."""
+    normalisers = normalisation.init(NETS.observation, len(NETS.features))
+    one = jax.jit(lambda collector: collect.collect(task, CONFIG, NETS, params, normalisers, parameters, collector))
+    collector = collect.start(task, CONFIG, NETS, jax.random.key(1), parameters)
+    rows = []
+    for _ in range(12):
+        after, transition, finished = one(collector)
+        rows.append((collector, transition, finished, after))
+        collector = after
+    return rows, normalisers
+
+
+def test_a_quarter_of_the_worlds_is_quiet_and_acts_on_the_posterior_mean(history, params):
+    rows, normalisers = history
+    quiet = collect.quiet_worlds(CONFIG, WORLDS)
+    assert quiet == 2
+    for collector, transition, _, _ in rows:
+        assert np.all(np.asarray(collector.noise[:quiet]) == 0.0)
+        noisy = np.asarray(collector.noise[quiet:])
+        assert np.all((noisy >= CONFIG.noise_low) & (noisy <= CONFIG.noise_high))
+        for world in range(quiet):
+            latent = encoder.mean(jax.tree.map(lambda part, world=world: part[world], collector.posterior))
+            seen = normalisation.normalise(normalisers.observation, collector.worlds.observation[world])
+            expected = actor.apply(NETS.actor, params["actor"], seen, latent)
+            np.testing.assert_allclose(transition.action[world], expected, atol=1e-6)
+
+
+def test_exploring_worlds_hold_their_latent(history):
+    rows, _ = history
+    quiet = collect.quiet_worlds(CONFIG, WORLDS)
+    for collector, _, _, after in rows:
+        renewed = np.asarray(collector.worlds.decision[quiet:]) % CONFIG.hold_latent == 0
+        changed = np.any(np.asarray(after.latent != collector.latent)[quiet:], axis=1)
+        np.testing.assert_array_equal(changed, renewed)
+
+
+def test_only_quiet_worlds_are_measured(history):
+    rows, _ = history
+    quiet = collect.quiet_worlds(CONFIG, WORLDS)
+    for collector, transition, _, after in rows:
+        # Exponential average over four decisions: three quarters old, one quarter new.
+        expected = 0.75 * collector.cost_rate + 0.25 * jnp.mean(transition.cost[:quiet])
+        assert float(after.cost_rate) == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_the_posterior_is_that_of_the_running_episode_and_starts_at_the_prior(history, params):
+    rows, normalisers = history
+    ended_once = False
+    for world in range(WORLDS):
+        seen = []
+        for _, transition, finished, after in rows:
+            step = jax.tree.map(lambda part, world=world: part[world], transition)
+            index = jnp.array(NETS.features)
+            before, change = step.observation[index], step.next_observation[index] - step.observation[index]
+            seen.append(
+                normalisation.encoder_input(
+                    normalisers, NETS.features, before, step.action, change, step.reward, step.cost
+                )
+            )
+            if bool(finished.done[world]):
+                ended_once, seen = True, []
+            batch = jnp.stack(seen) if seen else jnp.zeros((1, NETS.encoder.inputs))
+            expected = encoder.encode(NETS.encoder, params["encoder"], batch, jnp.full(len(batch), bool(seen)))
+            running = jax.tree.map(lambda part, world=world: part[world], after.posterior)
+            for ours, closed in zip(running, expected, strict=True):
+                np.testing.assert_allclose(ours, closed, atol=1e-5)
+    assert ended_once
+
+
+def test_a_diverged_transition_says_nothing(task, parameters, params):
+    normalisers = normalisation.init(NETS.observation, len(NETS.features))
+    collector = collect.start(task, CONFIG, NETS, jax.random.key(1), parameters)
+    broken = collector.worlds.state._replace(speed=collector.worlds.state.speed.at[0].set(jnp.nan))
+    collector = collector._replace(
+        worlds=collector.worlds._replace(state=broken, decision=jnp.zeros(WORLDS, jnp.int32))
+    )
+    after, transition, _ = collect.collect(task, CONFIG, NETS, params, normalisers, parameters, collector)
+    np.testing.assert_array_equal(transition.diverged, [True] + [False] * (WORLDS - 1))
+    np.testing.assert_array_equal(after.posterior.count, [0] + [1] * (WORLDS - 1))
+    assert np.all(np.isfinite(jax.tree.leaves(after.posterior)[0]))
+    assert float(transition.cost[0]) == task.description.max_cost
+    np.testing.assert_array_equal(after.worlds.diverged, [1] + [0] * (WORLDS - 1))
+
+
+def test_worlds_start_at_different_moments_of_their_episodes(task, parameters):
+    collector = collect.start(task, CONFIG, NETS, jax.random.key(1), parameters)
+    assert len(np.unique(np.asarray(collector.worlds.decision))) > 1
+    assert int(jnp.max(collector.worlds.decision)) < task.description.decisions_per_episode

@@ -1,0 +1,219 @@
+"""The rings: what goes in, what may come out, and how much room it takes."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ashore.learning import replay
+from ashore.learning.replay import ReplayConfig
+from ashore.types import Transition
+
+CONFIG = ReplayConfig(
+    tasks=4,
+    observation=3,
+    action=1,
+    features=(0, 2),
+    capacity=8,
+    batch_tasks=4,
+    batch_transitions=16,
+    context=6,
+    window=5,
+)
+# These programs run once or twice: most of their time is compilation, which needs no optimisation.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+add = jit(replay.add, static_argnums=0)
+sample = jit(replay.sample, static_argnums=0)
+
+
+def step(config, time, broken=()):
+    """Decision number `time` of every task, recognisable by its reward 100 * task + time."""
+    tasks = jnp.arange(config.tasks, dtype=jnp.float32)
+    stamp = 100.0 * tasks + time
+    observation = jnp.stack([stamp + 0.25 * i for i in range(config.observation)], axis=1)
+    no = jnp.zeros(config.tasks, jnp.bool)
+    diverged = jnp.isin(jnp.arange(config.tasks), jnp.array(broken, jnp.int32)) if broken else no
+    return Transition(
+        observation, jnp.full((config.tasks, 1), 0.5), stamp, 2.0 * stamp, observation + 0.5, no, no, diverged
+    )
+
+
+def filled(config, times, broken=None):
+    state = replay.init(config)
+    for time in times:
+        transition = step(config, time, (broken or {}).get(time, ()))
+        state = add(config, state, transition, ~transition.diverged)
+    return state
+
+
+@functools.partial(jit, static_argnums=0)
+def hundred_draws(config, state, key):
+    return jax.vmap(lambda key: replay.sample(config, state, key))(jax.random.split(key, 100))
+
+
+def test_everything_of_a_decision_comes_back_together():
+    batch, _ = sample(CONFIG, filled(CONFIG, range(3)), jax.random.key(0))
+    assert batch.reward.shape == (4, 16) and batch.observation.shape == (4, 16, 3)
+    np.testing.assert_array_equal(batch.cost, 2.0 * batch.reward)
+    np.testing.assert_array_equal(batch.observation[..., 1], batch.reward + 0.25)
+    np.testing.assert_array_equal(batch.next_observation, batch.observation + 0.5)
+    np.testing.assert_array_equal(batch.change, np.full((4, 16, 2), 0.5))
+    # Each row of a batch is one task.
+    np.testing.assert_array_equal(np.ptp(np.asarray(batch.reward) // 100, axis=1), np.zeros(4))
+
+
+def test_ring_keeps_the_newest_decisions():
+    # Thirteen decisions into rings of eight: 5..12 are left, the cursor stands at 13 mod 8 = 5.
+    state = filled(CONFIG, range(13))
+    assert state.cursor.dtype == jnp.int32
+    assert state.cursor == 5
+    np.testing.assert_array_equal(state.valid_count, [8, 8, 8, 8])
+    batch, _ = hundred_draws(CONFIG, state, jax.random.key(0))
+    assert set((np.asarray(batch.reward) % 100).astype(int).ravel()) == set(range(5, 13))
+
+
+def test_partly_filled_ring_gives_only_what_was_written():
+    batch, _ = hundred_draws(CONFIG, filled(CONFIG, range(2)), jax.random.key(0))
+    assert set((np.asarray(batch.reward) % 100).astype(int).ravel()) == {0, 1}
+
+
+def test_diverged_decisions_are_never_drawn():
+    broken = {3: (0, 2), 4: (2,), 9: (0,)}
+    state = filled(CONFIG, range(10), broken)
+    # Rings hold decisions 2..9. Task 0 lost 3 and 9, task 2 lost 3 and 4.
+    np.testing.assert_array_equal(state.valid_count, [6, 8, 6, 8])
+    batch, context = hundred_draws(CONFIG, state, jax.random.key(0))
+    drawn = set(np.asarray(batch.reward).astype(int).ravel())
+    assert drawn.isdisjoint({3, 9, 203, 204})
+    assert drawn == {100 * task + time for task in range(4) for time in range(2, 10)} - {3, 9, 203, 204}
+    seen = np.asarray(context.reward)[np.asarray(context.mask)].astype(int)
+    assert set(seen).isdisjoint({3, 9, 203, 204})
+
+
+def test_task_without_a_valid_decision_is_never_drawn():
+    state = filled(CONFIG, range(3), dict.fromkeys(range(3), (1,)))
+    batch, _ = hundred_draws(CONFIG, state, jax.random.key(0))
+    assert set((np.asarray(batch.reward) // 100).astype(int).ravel()) == {0, 2, 3}
+
+
+def test_valid_count_recovers_when_a_bad_entry_is_overwritten():
+    state = filled(CONFIG, range(17), {8: (1,)})
+    np.testing.assert_array_equal(state.valid_count, [8, 8, 8, 8])
+    np.testing.assert_array_equal(state.valid_count, jnp.sum(state.valid.astype(jnp.int32), axis=1))
+
+
+def test_numbers_that_are_not_finite_are_refused_even_when_called_valid():
+    state = replay.init(CONFIG)
+    good = step(CONFIG, 1)
+    bad = good._replace(
+        reward=good.reward.at[0].set(jnp.nan), next_observation=good.next_observation.at[3, 1].set(jnp.inf)
+    )
+    state = add(CONFIG, state, bad, jnp.ones(4, jnp.bool))
+    np.testing.assert_array_equal(state.valid[:, 0], [False, True, True, False])
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(state.experience))
+
+
+def test_draws_are_uniform_over_valid_entries():
+    state = filled(CONFIG, range(8), {2: (0, 1, 2, 3)})
+    batch, _ = hundred_draws(CONFIG, state, jax.random.key(0))
+    times, counts = np.unique((np.asarray(batch.reward) % 100).astype(int), return_counts=True)
+    assert list(times) == [0, 1, 3, 4, 5, 6, 7]
+    # 6400 draws, 914 expected each, standard deviation 28.
+    assert np.all(np.abs(counts - 6400 / 7) < 5 * 28)
+
+
+def test_tasks_of_a_batch_are_distinct_and_equally_likely():
+    config = dataclasses.replace(CONFIG, tasks=7, batch_tasks=3)
+    state = filled(config, range(2))
+    keys = jax.random.split(jax.random.key(1), 3000)
+    tasks = np.asarray(jit(jax.vmap(lambda key: replay.choose_tasks(state, key, 3)))(keys))
+    assert all(len(set(row)) == 3 for row in tasks)
+    # 9000 draws over seven tasks: 1286 each, standard deviation below 35.
+    assert np.all(np.abs(np.bincount(tasks.ravel(), minlength=7) - 9000 / 7) < 5 * 35)
+
+
+@pytest.mark.parametrize("contiguous", [0.0, 1.0])
+def test_contexts_are_recent_distinct_and_of_the_task_of_their_row(contiguous):
+    config = dataclasses.replace(CONFIG, contiguous=contiguous)
+    state = filled(config, range(11))
+    batch, context = hundred_draws(config, state, jax.random.key(0))
+    masks, rewards = np.asarray(context.mask), np.asarray(context.reward)
+    owners = np.asarray(batch.reward)[..., 0] // 100
+    for draw in range(100):
+        for row in range(4):
+            seen = rewards[draw, row][masks[draw, row]]
+            assert np.all(seen // 100 == owners[draw, row])
+            # Window 5 after decision 10: 6..10, each at most once.
+            assert set(seen % 100) <= {6, 7, 8, 9, 10} and len(set(seen)) == len(seen)
+            if contiguous and len(seen) > 1:
+                # Newest first, and at most one seam where the window wraps round.
+                assert np.sum(np.diff(seen) != -1) <= 1
+    assert not np.any(rewards[~masks])
+    # Most decisions of the window are seen at some time: 5 of 5.
+    assert set((rewards[masks] % 100).astype(int)) == {6, 7, 8, 9, 10}
+
+
+def test_context_fields_match_what_was_stored():
+    _, context = sample(CONFIG, filled(CONFIG, range(6)), jax.random.key(2))
+    mask = np.asarray(context.mask)
+    stamp = np.asarray(context.reward)[mask]
+    np.testing.assert_array_equal(np.asarray(context.feature_values)[mask], np.stack([stamp, stamp + 0.5], axis=1))
+    np.testing.assert_array_equal(np.asarray(context.change)[mask], np.full((len(stamp), 2), 0.5))
+    np.testing.assert_array_equal(np.asarray(context.cost)[mask], 2.0 * stamp)
+
+
+def test_context_sizes_are_log_uniform_from_none_to_all():
+    config = ReplayConfig(4, 1, 1, (0,), capacity=256, batch_tasks=4, batch_transitions=1, context=128, window=256)
+    state = replay.init(config)._replace(valid=jnp.ones((4, 256), jnp.bool), valid_count=jnp.full(4, 256, jnp.int32))
+    draws = [hundred_draws(config, state, jax.random.key(seed))[1].mask for seed in range(10)]
+    sizes = np.asarray(draws).sum(axis=-1).ravel()
+    assert sizes.min() == 0 and sizes.max() > 120
+    # P(N <= n) = ln(n + 2) / ln(130): 0.142 for 0, 0.473 for 8, 0.861 for 64; 4000 draws, deviation below 0.008.
+    for n in (0, 8, 64):
+        assert np.mean(sizes <= n) == pytest.approx(np.log(n + 2) / np.log(130), abs=0.03)
+
+
+def test_bytes_are_known_before_allocation_and_a_limit_is_kept():
+    state = replay.init(CONFIG)
+    assert replay.bytes_needed(CONFIG) == sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    # 4 tasks * 8 * (two observations of 3, action, reward, cost, 2 changes: 11 floats; two flags) + 4 counts + cursor.
+    assert replay.bytes_needed(CONFIG) == 4 * 8 * (11 * 4 + 2) + 4 * 4 + 4
+    large = ReplayConfig(tasks=2048, observation=60, action=2, features=tuple(range(6)), capacity=1024)
+    # 2048 * 1024 * (130 * 4 + 2) bytes: about one GiB; 2048 * 1024 * (120 * 2 + 10 * 4 + 2) with bfloat16 observations.
+    assert replay.bytes_needed(large) / 2**30 == pytest.approx(1.02, abs=0.01)
+    halved = dataclasses.replace(large, storage_dtype="bfloat16")
+    assert replay.bytes_needed(halved) / 2**30 == pytest.approx(0.55, abs=0.01)
+    with pytest.raises(MemoryError, match=r"2048 tasks x 1024 decisions needs 1.02 GiB, and 0.50 GiB are allowed"):
+        replay.init(large, limit_bytes=2**29)
+
+
+def test_bfloat16_storage_keeps_changes_exact():
+    # In bfloat16 both 100 and 100.125 are 100: the difference of what is stored would be zero.
+    config = dataclasses.replace(CONFIG, storage_dtype="bfloat16")
+    no = jnp.zeros(4, jnp.bool)
+    before = jnp.full((4, 3), 100.0)
+    transition = Transition(before, jnp.zeros((4, 1)), jnp.zeros(4), jnp.zeros(4), before + 0.125, no, no, no)
+    state = add(config, replay.init(config), transition, ~no)
+    batch, _ = sample(config, state, jax.random.key(0))
+    assert batch.observation.dtype == jnp.float32
+    np.testing.assert_array_equal(batch.next_observation, batch.observation)
+    np.testing.assert_array_equal(batch.change, np.full((4, 16, 2), 0.125))
+
+
+def test_nothing_waits_for_the_host():
+    state = filled(CONFIG, range(6))
+    transition, key = step(CONFIG, 6), jax.random.key(3)
+    valid = ~transition.diverged
+    sample(CONFIG, add(CONFIG, state, transition, valid), key)
+    with jax.transfer_guard("disallow"):
+        sample(CONFIG, add(CONFIG, state, transition, valid), key)
+
+
+def test_impossible_rings_are_refused():
+    with pytest.raises(ValueError, match="does not fit a ring"):
+        dataclasses.replace(CONFIG, window=9)
+    with pytest.raises(ValueError, match="float32 or bfloat16"):
+        dataclasses.replace(CONFIG, storage_dtype="float16")
