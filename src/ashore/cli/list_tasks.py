@@ -8,6 +8,7 @@ from rich.table import Table
 from ashore.environments import randomisation, tasks
 from ashore.environments.base import Field, TaskDescription
 from ashore.environments.task_family import choose
+from ashore.experiments import presets
 from ashore.methods import registry
 
 
@@ -44,6 +45,11 @@ def _show_registry(console: Console) -> None:
     for name, method in registry.METHODS.items():
         methods.add_row(name, method.summary, method.reference, method.differs)
     console.print(methods)
+    training = Table("task", "preset", "what it is for", title="Training presets", title_justify="left")
+    for task, choices in presets.PRESETS.items():
+        for name, preset in choices.items():
+            training.add_row(task, name, preset.summary)
+    console.print(training)
 
 
 def _show_task(console: Console, description: TaskDescription) -> None:

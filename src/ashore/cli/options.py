@@ -28,7 +28,7 @@ def read(options_type: type[Options], words: Sequence[str], program: str) -> Opt
                 options_type,
                 args=list(words),
                 prog=program,
-                config=(tyro.conf.PositionalRequiredArgs, tyro.conf.FlagConversionOff),
+                config=(tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff),
             )
     except SystemExit as end:
         if not end.code:

@@ -43,7 +43,7 @@ class Options:
     """Folder of a run to go on with; nothing else is needed then."""
     checkpoint_seconds: float = 300.0
     """Time between checkpoints."""
-    print_config: tyro.conf.FlagCreatePairsOff[bool] = False
+    print_config: bool = False
     """Show the resolved configuration and do nothing."""
 
 

@@ -1,16 +1,11 @@
 """The registry of worlds: to add one, add an entry (see docs/add_a_task.md)."""
 
-import numpy as np
-
 from ashore import names
-from ashore.environments import randomisation
-from ashore.environments.base import TaskDescription
 from ashore.environments.platoon.c_world import PlatoonCWorld
 from ashore.environments.platoon.config import PRESETS as PLATOON_PRESETS
-from ashore.environments.platoon.config import PlatoonConfig
 from ashore.environments.platoon.config import describe as describe_platoon
-from ashore.environments.platoon.fvd_controller import fvd_action
 from ashore.environments.platoon.parameters import PlatoonParameters
+from ashore.environments.platoon.scripted import HumanDriver
 from ashore.environments.platoon.task import Platoon
 from ashore.environments.point_goal.c_world import PointGoalCWorld
 from ashore.environments.point_goal.config import PRESETS as POINT_GOAL_PRESETS
@@ -18,14 +13,7 @@ from ashore.environments.point_goal.parameters import PointGoalParameters
 from ashore.environments.point_goal.scripted import ScriptedDriver
 from ashore.environments.point_goal.task import PointGoal
 from ashore.environments.point_goal.task import describe as describe_point_goal
-from ashore.environments.task_family import Controller, TaskFamily
-
-
-def _human_driver(description: TaskDescription) -> Controller:
-    """The ego car driven by the model of the humans around it, who take it for the nominal car."""
-    nominal = randomisation.from_names(description.shifts["nominal"], PlatoonParameters, {})
-    return lambda observation: fvd_action(observation, nominal, PlatoonConfig(), np)
-
+from ashore.environments.task_family import TaskFamily
 
 TASKS: dict[str, TaskFamily] = {
     "PointGoal2": TaskFamily(
@@ -44,7 +32,7 @@ TASKS: dict[str, TaskFamily] = {
         describe=describe_platoon,
         make=Platoon,
         make_c_world=PlatoonCWorld,
-        scripted=_human_driver,
+        scripted=HumanDriver,
     ),
 }
 

@@ -13,6 +13,8 @@ from ashore.environments.point_goal.task import PointGoal
 from tests.environments.point_goal.conftest import c_world, parameters, stacked, state_of
 
 STATES = 1000
+BEFORE = 1.0
+"""Distance to the goal one env step earlier, in metres."""
 
 
 def random_states(preset: str):
@@ -24,6 +26,8 @@ def random_states(preset: str):
         vases = world.data.qpos[3:].reshape(scene.VASES, -1)
         if generator.random() < 0.33:
             vases[0, :2] = world.data.qpos[:2] + generator.uniform(-0.3, 0.3, 2)
+        if generator.random() < 0.3:
+            world.goal = world.data.qpos[:2] + generator.uniform(-0.3, 0.3, 2)
         if generator.random() < 0.2:
             world.hazards[0] = world.data.qpos[:2] + generator.uniform(-0.3, 0.3, 2)
         if preset != "default":
@@ -41,25 +45,30 @@ def random_states(preset: str):
 
 
 @pytest.mark.parametrize("preset", ["default", "free", "spidr"])
-def test_cost_and_observation_agree_with_mujocos_contacts_on_random_states(preset: str):
+def test_reward_cost_and_observation_agree_with_mujocos_contacts_on_random_states(preset: str):
     task = PointGoal(PRESETS[preset])
-    states, costs, observations = [], [], []
+    states, costs, rewards, observations = [], [], [], []
     for world in random_states(preset):
         states.append(state_of(world))
         costs.append(list(world.cost_terms().values()))
+        rewards.append(list(world.reward_terms(BEFORE).values()))
         observations.append(world.observe())
     batch, expected = stacked(states), np.array(costs)
 
     def judge(state):
         positions, rotations, velocities = task._vases(state.bodies)
-        terms = rules.cost_terms(task.config, state.bodies.qpos[:3], state.hazards, positions, rotations, velocities)
-        return jnp.stack(list(terms.values())), task._observe(state)
+        cost = rules.cost_terms(task.config, state.bodies.qpos[:3], state.hazards, positions, rotations, velocities)
+        distance = jnp.linalg.norm(state.bodies.qpos[:2] - state.goal)
+        reward = rules.reward_terms(jnp.float32(BEFORE), distance, distance <= task.config.goal_distance)
+        return jnp.stack(list(cost.values())), jnp.stack(list(reward.values())), task._observe(state)
 
-    ours, sights = jax.jit(jax.vmap(judge))(batch)
+    ours, earned, sights = jax.jit(jax.vmap(judge))(batch)
     for cause, share in zip(("hazard", "contact", "motion"), (expected > 0).mean(axis=0), strict=True):
         assert 0.05 < share < 0.95, f"{cause} holds in {share:.0%} of the states: the comparison would be one-sided"
     # Grazing contacts are decided by rounding: at most 2 in 1000 may differ.
     assert np.mean(np.abs(np.asarray(ours) - expected).max(axis=1) > 1e-3) <= 0.002
+    assert 0.05 < np.mean(np.array(rewards)[:, 1] > 0) < 0.95, "the comparison of goals would be one-sided"
+    np.testing.assert_allclose(earned, np.array(rewards), atol=1e-5)
     difference = np.abs(np.asarray(sights) - np.stack(observations))
     assert np.mean(difference.max(axis=1) > 1e-3) <= 0.005, "only objects on a bin's edge may differ"
 

@@ -1,7 +1,10 @@
 """What can be chosen about PointGoal2, and the named choices."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+VASES = 10  # Safety-Gymnasium's number
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,16 @@ class PointGoalConfig:
     line_search_iterations: int = 8
     max_geom_pairs: int | None = None
     """Cap on the geom pairs the batched engine looks at closely."""
+
+    def __post_init__(self) -> None:
+        for name in ("substeps", "action_repeat", "decisions_per_episode", "solver_iterations", "active_vases"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"PointGoal2 needs {name} of at least 1, not {getattr(self, name)}.")
+        for name in ("timestep", "goal_distance", "goal_keepout", "throttle_scale", "cost_limit"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"PointGoal2's {name} must be a positive number, not {getattr(self, name)!r}.")
+        if self.active_vases > VASES:
+            raise ValueError(f"PointGoal2 has {VASES} vases, so {self.active_vases} cannot be active.")
 
 
 PRESETS: dict[str, PointGoalConfig] = {

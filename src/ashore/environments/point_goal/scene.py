@@ -8,10 +8,9 @@ Safety-Gymnasium's (`point.xml`, `vases.py`, `goal_level2.py`), those marked [SP
 import mujoco
 import numpy as np
 
-from ashore.environments.point_goal.config import PointGoalConfig
+from ashore.environments.point_goal.config import VASES, PointGoalConfig
 
 HAZARDS = 10  # [SG]
-VASES = 10  # [SG]
 EXTENT = 2.0  # [SG] objects are placed in the square [-2, 2]^2
 ROBOT_RADIUS = 0.1  # [SG]
 ARROW_CENTRE = 0.1  # [SG] the nose is a cube in front of the ball ...
