@@ -15,12 +15,14 @@ def test_mean_and_spread_across_environments_by_hand():
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
-    generator = np.random.default_rng(0)
-    covered = 0
-    for trial in range(200):
+    generator = np.random.default_rng(100)
+    covered = []
+    for trial in range(600):
         result = estimate(generator.normal(size=(1, 64)), seed=trial)
-        covered += result.low <= 0.0 <= result.high
-    assert 0.90 <= covered / 200 <= 0.99  # 95 %, less a little for 64 environments, plus or minus three standard errors
+        covered.append(result.low <= 0.0 <= result.high)
+    # The percentile bootstrap of 64 numbers is a little too narrow: 93.4 % in 2400 trials. Three standard errors of 600
+    # trials are 3 %.
+    assert 0.90 <= np.mean(covered) <= 0.97
 
 
 def test_no_spread_gives_no_width():

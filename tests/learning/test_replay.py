@@ -207,9 +207,10 @@ def test_nothing_waits_for_the_host():
     state = filled(CONFIG, range(6))
     transition, key = step(CONFIG, 6), jax.random.key(3)
     valid = ~transition.diverged
-    sample(CONFIG, add(CONFIG, state, transition, valid), key)
+    expected, _ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
     with jax.transfer_guard("disallow"):
-        sample(CONFIG, add(CONFIG, state, transition, valid), key)
+        guarded, _ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
+    np.testing.assert_array_equal(guarded.observation, expected.observation)
 
 
 def test_impossible_rings_are_refused():

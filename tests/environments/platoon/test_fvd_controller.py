@@ -62,7 +62,7 @@ def means(figures: Figures) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in figures.items()}
 
 
-def check(mean: dict[str, float], intervals: dict[str, tuple[float, float]]) -> None:
+def assert_within(mean: dict[str, float], intervals: dict[str, tuple[float, float]]) -> None:
     outside = {name: mean[name] for name, (low, high) in intervals.items() if not low <= mean[name] <= high}
     assert not outside, f"outside {intervals}"
 
@@ -71,7 +71,7 @@ def check(mean: dict[str, float], intervals: dict[str, tuple[float, float]]) -> 
 
 
 def test_nominal_car_on_the_training_preset(figures: Callable[[str, str, str], Figures]) -> None:
-    check(
+    assert_within(
         means(figures("P-train", "nominal", "nominal")),
         {
             "oscillation_ratio": (0.94, 0.97),  # measured 0.957 (1024 windows: 0.955)
@@ -86,7 +86,7 @@ def test_nominal_car_on_the_training_preset(figures: Callable[[str, str, str], F
 
 
 def test_nominal_car_on_the_matching_preset(figures: Callable[[str, str, str], Figures]) -> None:
-    check(
+    assert_within(
         means(figures("P-match", "nominal", "nominal")),
         {
             "oscillation_ratio": (0.94, 0.98),  # measured 0.968 (1024 windows: 0.963)
