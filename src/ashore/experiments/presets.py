@@ -18,8 +18,8 @@ class Preset:
 
 
 # Gains of the multiplier, per decision of all worlds, on the relative error (J - d) / d: a first guess. In the trials
-# on PointGoal2 (results/trials) they brought the cost from eight times the budget near it within 350 decisions, but were
-# too slow to hold it there once the policy improved.
+# on PointGoal2 (results/trials) they brought the cost from eight times the budget near it within 350 decisions, but
+# were too slow to hold it there once the policy improved.
 _MULTIPLIER = PIDConfig(proportional=0.1, integral=0.003, derivative=1.0)
 
 _SMOKE = TrainConfig(
