@@ -55,14 +55,17 @@ def start(config=CONFIG):
     return jit(updates.init, static_argnums=(0, 1))(config, lagrangian.PIDConfig(), jax.random.key(1))
 
 
+def prepared(state, config=CONFIG, batch=BATCH, context=CONTEXT, normalisers=NORMALISERS):
+    return objectives.prepare(config.objective, state.key, normalisers, batch, context)
+
+
 @functools.cache
 def pieces():
     """What the steps of an update are given, computed once."""
 
     @jit
     def compute(state):
-        _, draw_key = jax.random.split(state.key)
-        work = objectives.prepare(CONFIG.objective, draw_key, NORMALISERS, BATCH, CONTEXT)
+        work = prepared(state)
         posterior = objectives.posteriors(CONFIG.objective, state.params["encoder"], work)
         latents = objectives.latents_of(posterior, work)
         targets = objectives.td_targets(CONFIG.objective, state.params["actor"], state.targets, work, latents)

@@ -100,3 +100,15 @@ def test_literal_form_overshoots_a_lagging_plant(gains, reported_incremental, re
     assert incremental > 10.0 * positional
     assert incremental == pytest.approx(reported_incremental, rel=0.15)
     assert 2.95 < positional < 1.1 * reported_positional
+
+
+def test_error_limit_keeps_an_untrained_policy_from_winding_the_integral_up():
+    # Cost 31 times the budget is an error of 30; with a limit of 1 each step adds Ki * 1 and not Ki * 30.
+    limited = PIDConfig(proportional=0.0, integral=0.01, derivative=0.0, error_limit=1.0)
+    state = lagrangian.init(limited)
+    for _ in range(10):
+        state = lagrangian.update(limited, state, jnp.float32(31.0), 1.0)
+    assert state.multiplier == pytest.approx(0.1, rel=1e-6)
+    # Below the budget nothing is limited: an error of -1 takes one step back.
+    state = lagrangian.update(limited, state, jnp.float32(0.0), 1.0)
+    assert state.multiplier == pytest.approx(0.09, rel=1e-6)

@@ -105,7 +105,7 @@ def test_encoder_loss_by_hand():
 LOW, HIGH, RARE = 1.0, 5.0, 0.3
 """A cost that is 5 three times out of ten and 1 otherwise."""
 ATOMS = jnp.where(jnp.arange(10) < round(10 * RARE), HIGH, LOW)
-TWO_POINT = CriticConfig(observation=1, action=1, latent=1, width=32)
+TWO_POINT = CriticConfig(observation=1, action=1, condition=1, width=32)
 SOMEWHERE = jnp.ones(1)
 
 

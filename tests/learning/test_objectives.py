@@ -30,7 +30,9 @@ def test_encoder_gets_its_gradient_from_the_critics_through_z():
     def critic_part(weights, stop):
         latents = objectives.latents_of(objectives.posteriors(CONFIG.objective, weights, work), work)
         latents = jax.lax.stop_gradient(latents) if stop else latents
-        return jnp.sum(objectives.critic_losses(CONFIG.objective, state.params["critics"], work, latents, targets)[0])
+        query = objectives.taken_query(CONFIG.objective, work, latents)
+        (values,) = objectives.ask(CONFIG.objective, state.params["critics"], query)
+        return jnp.sum(objectives.critic_losses(CONFIG.objective, values, work, targets))
 
     gradient = jit(jax.grad(critic_part), static_argnums=1)
     assert largest(gradient(state.params["encoder"], False)) > 1e-6
@@ -71,7 +73,9 @@ def test_options_reach_the_losses():
 
     def losses_and_targets(config):
         config = dataclasses.replace(plain, **config)
-        critic = objectives.critic_losses(config, state.params["critics"], work, latents, targets)[0]
+        query = objectives.taken_query(config, work, latents)
+        (values,) = objectives.ask(config, state.params["critics"], query)
+        critic = objectives.critic_losses(config, values, work, targets)
         return critic, objectives.td_targets(config, state.params["actor"], state.targets, work, latents)
 
     @jit
@@ -90,3 +94,21 @@ def test_options_reach_the_losses():
     signals = work.signals.T[:, :, None]
     shares = jnp.array([0.5, 0.1])[:, None, None]
     np.testing.assert_allclose(discounted - signals, shares * (same - signals), atol=1e-5)
+
+
+def test_two_queries_in_one_pass_are_answered_like_each_alone():
+    state, (work, latents, _) = start(), pieces()
+    taken = objectives.taken_query(CONFIG.objective, work, latents)
+    few = objectives.Query(taken.observation[:3], taken.action[:3], taken.condition[:3], taken.fractions[:, :3])
+
+    @jit
+    def answers(critics):
+        together = objectives.ask(CONFIG.objective, critics, taken, few)
+        return together, objectives.ask(CONFIG.objective, critics, taken) + objectives.ask(
+            CONFIG.objective, critics, few
+        )
+
+    together, alone = answers(state.params["critics"])
+    assert together[1].shape == (2, 2, 3, 4)
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)

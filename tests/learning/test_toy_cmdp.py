@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ashore.learning import lagrangian, normalisation, replay, updates
+from ashore.learning import lagrangian, normalisation, objectives, replay, updates
 from ashore.learning.lagrangian import PIDConfig
 from ashore.learning.normalisation import Normalisers
 from ashore.learning.objectives import ObjectiveConfig
@@ -81,8 +81,10 @@ def one_iteration(loop, _):
 
     multiplier = lagrangian.update(MULTIPLIER, loop.learner.multiplier, measured_cost, BUDGET)
     batch, contexts = replay.sample(REPLAY, stored, sample_key)
-    learner = loop.learner._replace(multiplier=multiplier)
-    learner, metrics = updates.update_step(CONFIG, learner, normalisers, batch, contexts, multiplier.multiplier)
+    learner_key, prepare_key = jax.random.split(loop.learner.key)
+    work = objectives.prepare(CONFIG.objective, prepare_key, normalisers, batch, contexts)
+    learner = loop.learner._replace(multiplier=multiplier, key=learner_key)
+    learner, metrics = updates.update_step(CONFIG, learner, work, multiplier.multiplier)
     log = (measured_reward, measured_cost, multiplier.multiplier, metrics["active_dimensions"])
     return Loop(learner, normalisers, stored, key), log
 

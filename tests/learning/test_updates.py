@@ -14,13 +14,13 @@ from tests.learning.small_learner import (
     CONTEXT,
     LAMBDA,
     NETS,
-    NORMALISERS,
     SIZES,
     jit,
     largest,
     make_batch,
     moved,
     pieces,
+    prepared,
     start,
 )
 
@@ -36,12 +36,14 @@ TRACES = []
 @functools.partial(jit, static_argnums=0)
 def compiled(config, *arguments):
     TRACES.append(config)
-    return updates.update_step(config, *arguments)
+    state, batch, context, multiplier = arguments
+    work = prepared(state, config, batch, context)
+    return updates.update_step(config, state, work, multiplier)
 
 
 @functools.cache
 def once(config=CONFIG):
-    return compiled(config, start(config), NORMALISERS, BATCH, CONTEXT, LAMBDA)
+    return compiled(config, start(config), BATCH, CONTEXT, LAMBDA)
 
 
 def test_each_step_moves_its_own_networks_and_no_other():
@@ -51,9 +53,12 @@ def test_each_step_moves_its_own_networks_and_no_other():
     def all_steps(state):
         return {
             ("critics",): updates._critic_step(CONFIG, state, work, latents, targets)[0],
-            ("encoder", "dynamics"): updates._encoder_step(CONFIG, state, work, targets)[0],
-            ("encoder",): updates._encoder_step(PAPER_OBJECTIVE, state, work, targets)[0],
-            ("actor",): updates._actor_step(CONFIG, state, work, latents, LAMBDA)[0],
+            ("encoder", "dynamics", "actor"): updates._encoder_and_actor_step(
+                CONFIG, state, work, latents, targets, LAMBDA
+            )[0],
+            ("encoder", "actor"): updates._encoder_and_actor_step(
+                PAPER_OBJECTIVE, state, work, latents, targets, LAMBDA
+            )[0],
         }
 
     for owned, after in all_steps(state).items():
@@ -69,7 +74,7 @@ def sensitivity(of, to):
 
     def total(weights):
         changed = state._replace(params=state.params | {to: weights})
-        after, _ = updates.update_step(CONFIG, changed, NORMALISERS, BATCH, CONTEXT, LAMBDA)
+        after, _ = updates.update_step(CONFIG, changed, prepared(changed), LAMBDA)
         return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(after.params[of]))
 
     return jit(jax.grad(total))(state.params[to])
@@ -95,20 +100,22 @@ def test_whole_update_is_critics_then_encoder_at_the_new_critics_then_actor():
             change, _ = update(gradients, state.optimisers[name], state.params[name])
         return optax.apply_updates(state.params[name], change)
 
+    def critic_losses(critics, latents):
+        (values,) = objectives.ask(objective, critics, objectives.taken_query(objective, work, latents))
+        return objectives.critic_losses(objective, values, work, targets)
+
     @jit
     def replay_update():
         critics = step(
             "critics",
-            jax.grad(lambda c: jnp.sum(objectives.critic_losses(objective, c, work, latents, targets)[0]))(
-                state.params["critics"]
-            ),
+            jax.grad(lambda critics: jnp.sum(critic_losses(critics, latents)))(state.params["critics"]),
             pair=True,
         )
 
         def encoder_loss(weights, critics):
             posterior = objectives.posteriors(objective, weights, work)
             z = objectives.latents_of(posterior, work)
-            per_critic, _ = objectives.critic_losses(objective, critics, work, z, targets)
+            per_critic = critic_losses(critics, z)
             kl = jnp.mean(jax.vmap(encoder.kl_to_prior)(posterior))
             dynamics = objectives.dynamics_loss(objective, state.params["dynamics"], work, z)
             return 0.1 * per_critic[REWARD] + 0.1 * per_critic[COST] + 1e-3 * kl + dynamics
@@ -117,7 +124,9 @@ def test_whole_update_is_critics_then_encoder_at_the_new_critics_then_actor():
         stale = encoder_loss(state.params["encoder"], state.params["critics"])
 
         def actor_loss(weights, critics):
-            return objectives.actor_loss(objective, weights, critics, work, latents, LAMBDA)
+            query, saturation = objectives.actor_query(objective, weights, work, latents)
+            (values,) = objectives.ask(objective, critics, query)
+            return objectives.actor_loss(objective, values, work, saturation, LAMBDA)
 
         actor_value, actor_gradients = jax.value_and_grad(actor_loss)(state.params["actor"], critics)
         stale_actor = actor_loss(state.params["actor"], state.params["critics"])
@@ -143,18 +152,17 @@ def test_targets_follow_by_polyak_averaging():
 
 
 def test_same_key_same_numbers_and_another_key_others():
-    again, metrics = compiled(CONFIG, start(), NORMALISERS, BATCH, CONTEXT, LAMBDA)
+    again, metrics = compiled(CONFIG, start(), BATCH, CONTEXT, LAMBDA)
     jax.tree.map(np.testing.assert_array_equal, again.params, once()[0].params)
     jax.tree.map(np.testing.assert_array_equal, metrics, once()[1])
-    other, _ = compiled(CONFIG, start()._replace(key=jax.random.key(99)), NORMALISERS, BATCH, CONTEXT, LAMBDA)
+    other, _ = compiled(CONFIG, start()._replace(key=jax.random.key(99)), BATCH, CONTEXT, LAMBDA)
     assert moved(other.params, once()[0].params)
-    assert not bool(jnp.all(jax.random.key_data(again.key) == jax.random.key_data(start().key)))
 
 
 def test_traced_once_over_many_updates():
     state = start()
     for seed in range(4):
-        state, metrics = compiled(CONFIG, state, NORMALISERS, *make_batch(seed), jnp.float32(seed))
+        state, metrics = compiled(CONFIG, state, *make_batch(seed), jnp.float32(seed))
     assert TRACES.count(CONFIG) == 1
     assert state.updates.dtype == jnp.int32
     assert state.updates == 4
@@ -175,7 +183,7 @@ def test_metrics_agree_with_the_losses_they_name():
 
 def test_step_with_a_gradient_that_is_not_finite_is_not_made_and_counted():
     spoilt = BATCH._replace(reward=BATCH.reward.at[0, 0].set(jnp.nan))
-    after, _ = compiled(CONFIG, start(), NORMALISERS, spoilt, CONTEXT, LAMBDA)
+    after, _ = compiled(CONFIG, start(), spoilt, CONTEXT, LAMBDA)
     assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves((after.params, after.targets)))
     # The reward critic (its target is NaN), the encoder (its loss contains that critic's) and the dynamics head (it
     # predicts that reward) stay; the cost critic and the actor move.
@@ -192,7 +200,7 @@ def test_critics_are_clipped_separately():
     # A huge reward gives the reward critic a huge gradient; the cost critic's step must not feel it.
     loud = BATCH._replace(reward=BATCH.reward * 1e4)
     plain, _ = once()
-    after, metrics = compiled(CONFIG, start(), NORMALISERS, loud, CONTEXT, LAMBDA)
+    after, metrics = compiled(CONFIG, start(), loud, CONTEXT, LAMBDA)
     assert metrics["gradient_norm_critic_reward"] > 1.0
     cost_kernels = [s.params["critics"]["features"]["dense0"]["kernel"][COST] for s in (plain, after)]
     np.testing.assert_array_equal(*cost_kernels)

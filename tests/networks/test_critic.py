@@ -13,7 +13,7 @@ from ashore.networks.architecture import SIZES, Architecture
 from ashore.networks.critic import COST, REWARD, CriticConfig
 from ashore.quantiles import midpoints
 
-CONFIG = CriticConfig(observation=4, action=2, latent=3, width=16)
+CONFIG = CriticConfig(observation=4, action=2, condition=3, width=16)
 TAUS = midpoints(0.0, 8)
 
 # These programs run once or twice: most of their time is compilation, which needs no optimisation.
@@ -42,13 +42,13 @@ def test_pair_equals_one_critic_and_one_example_at_a_time():
     pair = initialise_pair(jax.random.key(0), CONFIG)
     examples = [example(seed) for seed in range(5)]
     batch = [jnp.stack(parts) for parts in zip(*examples, strict=True)]
-    taus = jax.random.uniform(jax.random.key(9), (5, 8))
+    taus = jax.random.uniform(jax.random.key(9), (2, 5, 8))
     together = jit(critic.pair_quantiles, static_argnums=0)(CONFIG, pair, *batch, taus)
     assert together.shape == (2, 2, 5, 8)
     for place, alone in ((REWARD, reward_quantiles), (COST, cost_quantiles)):
         params = critic.one_of(pair, place)
         for i in range(5):
-            expected = alone(CONFIG, params, *examples[i], taus[i])
+            expected = alone(CONFIG, params, *examples[i], taus[place, i])
             np.testing.assert_allclose(together[place, :, i], expected, rtol=1e-4, atol=1e-5)
 
 

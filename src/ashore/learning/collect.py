@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from ashore.environments import rollout
 from ashore.environments.base import Task
 from ashore.environments.rollout import Finished, Worlds
-from ashore.learning import normalisation
+from ashore.learning import normalisation, risk
 from ashore.learning.normalisation import Normalisers
-from ashore.networks import actor, encoder
+from ashore.learning.risk import RiskConfig
+from ashore.networks import actor, architecture, encoder
 from ashore.networks.architecture import Architecture
 from ashore.networks.encoder import NaturalPosterior
 from ashore.networks.layers import Params
@@ -32,10 +33,15 @@ class CollectConfig:
     noise_low: float = 0.05
     noise_high: float = 0.4
     """Standard deviations of the action noise are log-uniform between these, one per exploring world."""
+    noise_memory: float = 0.0
+    """Decisions over which the noise of a world is remembered (a first-order process of the same strength).
+
+    0 is fresh noise with every decision. At a high control rate that explores nothing but jerk.
+    """
     quiet_share: float = 0.25
     """Share of worlds that act without noise; their cost drives the multiplier."""
     hold_latent: int = 32
-    """Decisions for which an exploring world keeps its posterior sample."""
+    """Decisions for which an exploring world keeps its posterior sample and its risk level."""
     random_decisions: int = 10
     """Decisions at the very start that are uniformly random in every world."""
     cost_memory: int = 25
@@ -50,8 +56,12 @@ class Collector(NamedTuple):
     """What the running episode has revealed so far, [world]."""
     latent: Array
     """The latent an exploring world acts on, [world, latent]."""
+    risk_level: Array
+    """The risk level an exploring world acts at, where the policy takes one, [world]; 0 in quiet worlds."""
     noise: Array
     """Standard deviation of its action noise, 0 in quiet worlds, [world]."""
+    push: Array
+    """The noise itself in units of its standard deviation, [world, action]."""
     cost_rate: Array
     """Cost per decision of the quiet worlds, averaged over the last decisions."""
     key: Array
@@ -59,9 +69,7 @@ class Collector(NamedTuple):
     """Decisions taken so far, int32; each was taken in every world."""
 
 
-def start(
-    task: Task, config: CollectConfig, architecture: Architecture, key: Array, parameters: Parameters
-) -> Collector:
+def start(task: Task, config: CollectConfig, nets: Architecture, key: Array, parameters: Parameters) -> Collector:
     """Start every world, at different moments of its episode so that episodes do not all end together."""
     world_key, phase_key, noise_key, key = jax.random.split(key, 4)
     worlds = rollout.start(task, world_key, parameters)
@@ -69,12 +77,14 @@ def start(
     phase = jax.random.randint(phase_key, (count,), 0, task.description.decisions_per_episode)
     low, high = math.log(config.noise_low), math.log(config.noise_high)
     noise = jnp.exp(jax.random.uniform(noise_key, (count,), minval=low, maxval=high))
-    latents = architecture.sizes.latent
+    latents = nets.sizes.latent
     return Collector(
         worlds=worlds._replace(decision=phase),
         posterior=jax.vmap(lambda _: encoder.prior(latents))(jnp.arange(count)),
         latent=jnp.zeros((count, latents), jnp.float32),
+        risk_level=jnp.zeros(count, jnp.float32),
         noise=jnp.where(jnp.arange(count) < quiet_worlds(config, count), 0.0, noise),
+        push=jnp.zeros((count, nets.action), jnp.float32),
         # Nothing was measured yet; the budget itself leaves the multiplier where it is.
         cost_rate=jnp.float32(task.description.budget.per_decision),
         key=key,
@@ -90,7 +100,8 @@ def quiet_worlds(config: CollectConfig, count: int) -> int:
 def collect(
     task: Task,
     config: CollectConfig,
-    architecture: Architecture,
+    risks: RiskConfig,
+    nets: Architecture,
     params: Params,
     normalisers: Normalisers,
     parameters: Parameters,
@@ -98,25 +109,33 @@ def collect(
 ) -> tuple[Collector, Transition, Finished]:
     """One decision in every world."""
     count = collector.noise.shape[0]
-    key, latent_key, noise_key, random_key = jax.random.split(collector.key, 4)
-    latent = _latents(config, collector, jax.random.normal(latent_key, collector.latent.shape))
+    key, latent_key, level_key, noise_key, random_key = jax.random.split(collector.key, 5)
+    renew = collector.worlds.decision % config.hold_latent == 0
+    latent = _latents(collector, renew, jax.random.normal(latent_key, collector.latent.shape))
+    level = jnp.where(renew, risk.levels(risks, level_key, count), collector.risk_level)
+    level = jnp.where(collector.noise > 0.0, level, 0.0)
     see = jax.vmap(lambda observation: normalisation.normalise(normalisers.observation, observation))
-    act = jax.vmap(lambda observation, latent: actor.apply(architecture.actor, params["actor"], observation, latent))
-    actions = act(see(collector.worlds.observation), latent)
-    actions = actions + collector.noise[:, None] * jax.random.normal(noise_key, actions.shape)
+    condition = jax.vmap(lambda *example: architecture.condition(nets, *example))(latent, level)
+    act = jax.vmap(lambda *example: actor.apply(nets.actor, params["actor"], *example))
+    actions = act(see(collector.worlds.observation), condition)
+    kept = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
+    push = kept * collector.push + math.sqrt(1.0 - kept**2) * jax.random.normal(noise_key, actions.shape)
+    actions = actions + collector.noise[:, None] * push
     at_random = jax.random.uniform(random_key, actions.shape, minval=-1.0, maxval=1.0)
     actions = jnp.where(collector.decisions < config.random_decisions, at_random, jnp.clip(actions, -1.0, 1.0))
 
     worlds, transition, finished = rollout.advance(task, collector.worlds, actions, parameters)
-    posterior = update_posterior(architecture, params, normalisers, collector.posterior, transition)
-    prior = jax.vmap(lambda _: encoder.prior(architecture.sizes.latent))(jnp.arange(count))
+    posterior = update_posterior(nets, params, normalisers, collector.posterior, transition)
+    prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
     quiet_cost = jnp.mean(transition.cost[: quiet_worlds(config, count)])
     share = jnp.float32(1.0 / config.cost_memory)
     collector = Collector(
         worlds=worlds,
         posterior=jax.tree.map(lambda old, new: _where_done(finished.done, old, new), prior, posterior),
         latent=latent,
+        risk_level=level,
         noise=collector.noise,
+        push=push,
         cost_rate=(1.0 - share) * collector.cost_rate + share * quiet_cost,
         key=key,
         decisions=collector.decisions + 1,
@@ -125,31 +144,30 @@ def collect(
 
 
 def update_posterior(
-    architecture: Architecture,
+    nets: Architecture,
     params: Params,
     normalisers: Normalisers,
     posterior: NaturalPosterior,
     transition: Transition,
 ) -> NaturalPosterior:
     """Take one transition per world into its posterior; a diverged one says nothing."""
-    index = jnp.asarray(architecture.features, jnp.int32)
+    index = jnp.asarray(nets.features, jnp.int32)
 
     def one(posterior: NaturalPosterior, step: Transition) -> NaturalPosterior:
         before, after = step.observation[index], step.next_observation[index]
         row = normalisation.encoder_input(
-            normalisers, architecture.features, before, step.action, after - before, step.reward, step.cost
+            normalisers, nets.features, before, step.action, after - before, step.reward, step.cost
         )
-        opinion = encoder.factor(architecture.encoder, params["encoder"], row)
+        opinion = encoder.factor(nets.encoder, params["encoder"], row)
         return encoder.add(posterior, opinion, ~step.diverged)
 
     return jax.vmap(one)(posterior, transition)
 
 
-def _latents(config: CollectConfig, collector: Collector, noise: Array) -> Array:
+def _latents(collector: Collector, renew: Array, noise: Array) -> Array:
     """Posterior mean in quiet worlds, a posterior sample held for some decisions in the others."""
     means = jax.vmap(encoder.mean)(collector.posterior)
     samples = jax.vmap(encoder.sample)(collector.posterior, noise)
-    renew = collector.worlds.decision % config.hold_latent == 0
     held = jnp.where(renew[:, None], samples, collector.latent)
     return jnp.where((collector.noise > 0.0)[:, None], held, means)
 

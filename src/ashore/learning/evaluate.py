@@ -16,7 +16,7 @@ from ashore.environments.rollout import Finished, Worlds
 from ashore.learning import normalisation
 from ashore.learning.collect import update_posterior
 from ashore.learning.normalisation import Normalisers
-from ashore.networks import actor, encoder
+from ashore.networks import actor, architecture, encoder
 from ashore.networks.architecture import Architecture
 from ashore.networks.encoder import NaturalPosterior
 from ashore.networks.layers import Params
@@ -41,22 +41,28 @@ class Deployment(NamedTuple):
 
 def deploy(
     task: Task,
-    architecture: Architecture,
+    nets: Architecture,
     params: Params,
     normalisers: Normalisers,
     parameters: Parameters,
     key: Array,
     episodes: int,
+    risk_level: Array | float = 0.0,
 ) -> Deployment:
-    """Deploy a policy in one world per parameter vector for a number of whole episodes."""
+    """Deploy a policy in one world per parameter vector for a number of whole episodes.
+
+    Args:
+        risk_level: eta at which a risk-conditioned policy acts; the others do not take one.
+    """
     length = task.description.decisions_per_episode
     worlds = rollout.start(task, key, parameters)
     count = worlds.decision.shape[0]
-    prior = jax.vmap(lambda _: encoder.prior(architecture.sizes.latent))(jnp.arange(count))
+    prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
 
     def act(observation: Array, latent: Array) -> Array:
         seen = normalisation.normalise(normalisers.observation, observation)
-        return actor.apply(architecture.actor, params["actor"], seen, latent)
+        condition = architecture.condition(nets, latent, risk_level)
+        return actor.apply(nets.actor, params["actor"], seen, condition)
 
     def one_decision(
         carry: tuple[Worlds, NaturalPosterior], _: None
@@ -64,7 +70,7 @@ def deploy(
         worlds, posterior = carry
         actions = jax.vmap(act)(worlds.observation, jax.vmap(encoder.mean)(posterior))
         worlds, transition, finished = rollout.advance(task, worlds, actions, parameters)
-        posterior = update_posterior(architecture, params, normalisers, posterior, transition)
+        posterior = update_posterior(nets, params, normalisers, posterior, transition)
         spread = jnp.mean(jnp.sqrt(jax.vmap(encoder.variance)(posterior)), axis=1)
         return (worlds, posterior), (finished, jax.vmap(encoder.mean)(posterior), spread)
 

@@ -1,7 +1,7 @@
 """The Lagrange multiplier as a PID controller of the measured cost.
 
-The error is relative, e = (J - d) / d, so that gains mean the same for every budget; J and d may be in any unit as long
-as it is one. J is measured on rollouts: a cost critic is too biased to steer by.
+The error is relative, e = (J - d) / d up to a limit, so that gains mean the same for every budget; J and d may be in
+any unit as long as it is one. J is measured on rollouts: a cost critic is too biased to steer by.
 
 `positional` (default; Stooke et al. 2020):
 
@@ -31,6 +31,8 @@ class PIDConfig:
     """a: share of the old value in the smoothed error."""
     cost_smoothing: float = 0.95
     """b: share of the old value in the smoothed cost whose rise is the derivative."""
+    error_limit: float | None = None
+    """Largest relative error taken in: what a policy costs before it can drive must not wind the integral up."""
     initial: float = 0.0
     cap: float = 100.0
     form: str = "positional"
@@ -75,7 +77,8 @@ def update(config: PIDConfig, state: MultiplierState, measured_cost: Array, budg
     assert measured_cost.ndim == 0 and budget.ndim == 0, (measured_cost.shape, budget.shape)
     cost = measured_cost / budget
     step = _positional if config.form == "positional" else _incremental
-    return step(config, state, cost - 1.0, cost)
+    limit = jnp.inf if config.error_limit is None else config.error_limit
+    return step(config, state, jnp.minimum(cost - 1.0, limit), cost)
 
 
 def _positional(config: PIDConfig, state: MultiplierState, error: Array, cost: Array) -> MultiplierState:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ashore.learning import losses, normalisation
+from ashore.learning import losses, normalisation, risk
 from ashore.learning.normalisation import Normalisers
 from ashore.learning.replay import Context, Experience
-from ashore.networks import actor, critic, dynamics_head, encoder
+from ashore.learning.risk import RiskConfig
+from ashore.networks import actor, architecture, critic, dynamics_head, encoder
 from ashore.networks.architecture import Architecture
 from ashore.networks.critic import COST, REWARD
 from ashore.networks.encoder import NaturalPosterior
@@ -41,9 +42,12 @@ class ObjectiveConfig:
     """The same for the cost: `mean` or `max`."""
     normalise_actor_loss: bool = True
     """Divide eq 11 by 1 + lambda."""
+    saturation_weight: float = 0.1
+    """Weight of `losses.saturation` in the actor's loss; 0 is the paper's."""
     target_noise: float = 0.0
     """Standard deviation of TD3's smoothing noise on the target action; 0 is the paper's."""
     target_noise_clip: float = 0.5
+    risk: RiskConfig = RiskConfig()
 
 
 class Work(NamedTuple):
@@ -64,8 +68,10 @@ class Work(NamedTuple):
     mask: Array
     noise: Array
     """Standard normal noise of the posterior samples, [tasks, latent]."""
+    risk_level: Array
+    """eta at which each transition is learnt, [transitions]; all 0 where the policy takes none."""
     online_fractions: Array
-    """[transitions, N]."""
+    """[REWARD or COST, transitions, N]."""
     target_fractions: Array
     actor_fractions: Array
     smoothing: Array
@@ -80,7 +86,8 @@ def prepare(
     tasks, per_task = batch.reward.shape
     count, fractions = tasks * per_task, nets.sizes.fractions
     flat = jax.tree.map(lambda field: field.reshape(count, *field.shape[2:]), batch)
-    keys = jax.random.split(key, 5)
+    keys = jax.random.split(key, 6)
+    shape = (2, count, fractions)
     see = jax.vmap(lambda observation: normalisation.normalise(normalisers.observation, observation))
 
     def dynamics_row(change: Array, reward: Array, cost: Array) -> Array:
@@ -99,9 +106,10 @@ def prepare(
         context=jax.vmap(jax.vmap(context_row))(contexts),
         mask=contexts.mask,
         noise=jax.random.normal(keys[0], (tasks, nets.sizes.latent)),
-        online_fractions=jax.random.uniform(keys[1], (count, fractions)),
-        target_fractions=jax.random.uniform(keys[2], (count, fractions)),
-        actor_fractions=jax.random.uniform(keys[3], (count, fractions)),
+        risk_level=risk.levels(config.risk, keys[5], count),
+        online_fractions=jax.random.uniform(keys[1], shape),
+        target_fractions=jax.random.uniform(keys[2], shape),
+        actor_fractions=jax.random.uniform(keys[3], shape),
         smoothing=jax.random.normal(keys[4], (count, nets.action)),
     )
 
@@ -118,15 +126,44 @@ def latents_of(posterior: NaturalPosterior, work: Work) -> Array:
     return jnp.repeat(samples, work.observation.shape[0] // samples.shape[0], axis=0)
 
 
+def _conditions(config: ObjectiveConfig, latents: Array, work: Work) -> Array:
+    """What actor and critics are conditioned on, [transitions, condition]."""
+    return jax.vmap(lambda *example: architecture.condition(config.architecture, *example))(latents, work.risk_level)
+
+
+class Query(NamedTuple):
+    """Where both critics are asked, one row per transition."""
+
+    observation: Array
+    action: Array
+    condition: Array
+    fractions: Array
+    """[REWARD or COST, transitions, fractions]."""
+
+
+def ask(config: ObjectiveConfig, critics: Params, *queries: Query) -> list[Array]:
+    """The critics' quantiles for each query, [REWARD or COST, heads, transitions, fractions], in one pass."""
+    rows = [query.observation.shape[0] for query in queries]
+    parts = [jnp.concatenate(part, axis=int(name == "fractions")) for name, part in _by_field(queries)]
+    values = critic.pair_quantiles(config.architecture.critic, critics, *parts)
+    ends = [sum(rows[: i + 1]) for i in range(len(rows))]
+    return [values[:, :, end - count : end] for count, end in zip(rows, ends, strict=True)]
+
+
+def _by_field(queries: tuple[Query, ...]) -> list[tuple[str, tuple[Array, ...]]]:
+    return list(zip(Query._fields, zip(*queries, strict=True), strict=True))
+
+
 def td_targets(config: ObjectiveConfig, actor_weights: Params, targets: Params, work: Work, latents: Array) -> Array:
     """Eqs 5 and 6: the online actor and the target critics at s', same z, [REWARD or COST, transitions, N']."""
-    nets = config.architecture
+    nets, conditions = config.architecture, _conditions(config, latents, work)
     act = jax.vmap(lambda *example: actor.apply(nets.actor, actor_weights, *example))
-    actions = act(work.next_observation, latents)
+    actions = act(work.next_observation, conditions)
     if config.target_noise > 0.0:
         limit = config.target_noise_clip
         actions = jnp.clip(actions + jnp.clip(config.target_noise * work.smoothing, -limit, limit), -1.0, 1.0)
-    values = _reduced(config, targets, work.next_observation, actions, latents, work.target_fractions)
+    (values,) = ask(config, targets, Query(work.next_observation, actions, conditions, work.target_fractions))
+    values = _reduced(config, values)
 
     def one(values: Array, signals: Array, terminated: Array) -> Array:
         reward = losses.td_target(signals[REWARD], terminated, values[REWARD], config.discount_reward)
@@ -136,43 +173,58 @@ def td_targets(config: ObjectiveConfig, actor_weights: Params, targets: Params, 
     return jax.vmap(one, in_axes=(1, 0, 0), out_axes=1)(values, work.signals, work.terminated)
 
 
-def critic_losses(
-    config: ObjectiveConfig, critics: Params, work: Work, latents: Array, targets: Array
-) -> tuple[Array, Array]:
-    """Eqs 7 and 8 averaged over the batch, and the mean quantile of each critic: two arrays [REWARD or COST]."""
-    net, fractions = config.architecture.critic, work.online_fractions
-    values = critic.pair_quantiles(net, critics, work.observation, work.action, latents, fractions)
+def taken_query(config: ObjectiveConfig, work: Work, latents: Array) -> Query:
+    """The actions that were taken, in worlds described by z."""
+    return Query(work.observation, work.action, _conditions(config, latents, work), work.online_fractions)
+
+
+def critic_losses(config: ObjectiveConfig, values: Array, work: Work, targets: Array) -> Array:
+    """Eqs 7 and 8 averaged over the batch, [REWARD or COST].
+
+    Args:
+        values: the critics' answer to `taken_query`.
+        targets: as `td_targets` made them.
+    """
 
     def mean_loss(place: int, kappa: float) -> Array:
         def one(values: Array, fractions: Array, targets: Array) -> Array:
             return losses.critic_loss(values, fractions, targets, kappa, config.quantile_reduction)
 
-        return jnp.mean(jax.vmap(one, in_axes=(1, 0, 0))(values[place], fractions, targets[place]))
+        return jnp.mean(jax.vmap(one, in_axes=(1, 0, 0))(values[place], work.online_fractions[place], targets[place]))
 
-    per_critic = jnp.stack([mean_loss(REWARD, config.kappa_reward), mean_loss(COST, config.kappa_cost)])
-    return per_critic, jnp.mean(values, axis=(1, 2, 3))
-
-
-def actor_loss(
-    config: ObjectiveConfig, weights: Params, critics: Params, work: Work, latents: Array, multiplier: Array
-) -> Array:
-    """Eq 11 averaged over the batch."""
-    nets = config.architecture
-    actions = jax.vmap(lambda *example: actor.apply(nets.actor, weights, *example))(work.observation, latents)
-    values = _reduced(config, critics, work.observation, actions, latents, work.actor_fractions)
-
-    def one(values: Array) -> Array:
-        return losses.actor_loss(values[REWARD], values[COST], multiplier, config.normalise_actor_loss)
-
-    return jnp.mean(jax.vmap(one, in_axes=1)(values))
+    return jnp.stack([mean_loss(REWARD, config.kappa_reward), mean_loss(COST, config.kappa_cost)])
 
 
-def _reduced(
-    config: ObjectiveConfig, critics: Params, observations: Array, actions: Array, latents: Array, fractions: Array
-) -> Array:
-    """Both critics with their heads made one, [REWARD or COST, batch, fractions]."""
-    net = config.architecture.critic
-    values = critic.pair_quantiles(net, critics, observations, actions, latents, fractions)
+def actor_query(config: ObjectiveConfig, weights: Params, work: Work, latents: Array) -> tuple[Query, Array]:
+    """The actor's own actions, and their mean saturation; at a risk level the cost is asked for its upper tail."""
+    nets, conditions = config.architecture, _conditions(config, latents, work)
+    squeeze = jax.vmap(lambda *example: actor.preactivation(nets.actor, weights, *example))
+    raw = squeeze(work.observation, conditions)
+    level = work.risk_level[:, None]
+    tail = level + (1.0 - level) * work.actor_fractions[COST]
+    fractions = jnp.stack([work.actor_fractions[REWARD], tail])
+    query = Query(work.observation, jnp.tanh(raw), conditions, fractions)
+    return query, jnp.mean(jax.vmap(losses.saturation)(raw))
+
+
+def actor_loss(config: ObjectiveConfig, values: Array, work: Work, saturation: Array, multiplier: Array) -> Array:
+    """Eq 11 averaged over the batch; at a risk level the cost is the mean of its worst (1 - eta) share.
+
+    Args:
+        values: the critics' answer to `actor_query`.
+        saturation: that of the same actions.
+    """
+
+    def one(values: Array, level: Array) -> Array:
+        pressed = risk.multiplier_at(config.risk, multiplier, level)
+        return losses.actor_loss(values[REWARD], values[COST], pressed, config.normalise_actor_loss)
+
+    by_transition = jax.vmap(one, in_axes=(1, 0))(_reduced(config, values), work.risk_level)
+    return jnp.mean(by_transition) + config.saturation_weight * saturation
+
+
+def _reduced(config: ObjectiveConfig, values: Array) -> Array:
+    """Both critics with their heads made one, [REWARD or COST, transitions, fractions]."""
     by_example = jax.vmap(losses.reduce_heads, in_axes=(1, None))
     return jnp.stack([by_example(values[REWARD], config.reward_heads), by_example(values[COST], config.cost_heads)])
 

@@ -10,14 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from ashore import names
+from ashore.budget import Budget
 from ashore.environments import randomisation
 from ashore.environments.base import Task
-from ashore.learning import collect, lagrangian, normalisation, replay, updates
+from ashore.learning import collect, diagnostics, lagrangian, normalisation, objectives, replay, updates
 from ashore.learning.collect import CollectConfig, Collector
 from ashore.learning.lagrangian import PIDConfig
 from ashore.learning.normalisation import Normalisers
-from ashore.learning.objectives import ObjectiveConfig
+from ashore.learning.objectives import ObjectiveConfig, Work
 from ashore.learning.replay import ReplayConfig, ReplayState
+from ashore.learning.risk import RiskConfig
 from ashore.learning.updates import LearnerConfig, LearnerState
 from ashore.networks.architecture import Architecture, Sizes
 from ashore.types import Array, Parameters
@@ -43,12 +45,21 @@ class TrainConfig:
     batch_transitions: int = 32
     """Transitions per task of a batch."""
     learning_rate: float = 3e-4
+    actor_learning_rate: float | None = None
+    """That of the actor, where it differs from the others."""
+    target_rate: float = 0.005
+    """Share of the online critics in each step of the targets."""
+    reward_discount: float | None = None
+    """Discount per decision of the reward critic, where it is not the budget's."""
+    cost_discount: float | None = None
+    """Discount per decision of the cost critic, where it is not the budget's."""
     reward_scale: float = 10.0
     """Rewards are multiplied by this for the critic, so that TD errors are about as large as kappa = 1."""
     encoder_objective: str = "critic+dynamics"
     """`critic` is the paper's; `critic+dynamics` also asks the latent to predict what the world does."""
     beta_kl: float | None = None
     """Weight of the KL to the prior, if not the objective's own."""
+    risk: RiskConfig = RiskConfig()
     collect: CollectConfig = CollectConfig()
     multiplier: PIDConfig = PIDConfig()
 
@@ -68,20 +79,40 @@ def architecture(task: Task, config: TrainConfig) -> Architecture:
     """The networks for this task."""
     description = task.description
     return Architecture(
-        len(description.observation), len(description.action), description.dynamics_features, config.sizes
+        len(description.observation),
+        len(description.action),
+        description.dynamics_features,
+        config.sizes,
+        config.risk.conditioned,
     )
+
+
+def budget(task: Task, config: TrainConfig) -> Budget:
+    """The task's cost limit, discounted as this run's cost critic discounts."""
+    declared = task.description.budget
+    return declared if config.cost_discount is None else replace(declared, discount=config.cost_discount)
 
 
 def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
     """How the networks are trained on this task."""
-    discount = task.description.budget.discount
+    declared = task.description.budget.discount
     objective = ObjectiveConfig(
-        architecture(task, config), discount_reward=discount, discount_cost=discount, reward_scale=config.reward_scale
+        architecture(task, config),
+        discount_reward=declared if config.reward_discount is None else config.reward_discount,
+        discount_cost=declared if config.cost_discount is None else config.cost_discount,
+        reward_scale=config.reward_scale,
+        risk=config.risk,
     )
     chosen = names.lookup("encoder objective", config.encoder_objective, updates.ENCODER_OBJECTIVES)
     if config.beta_kl is not None:
         chosen = replace(chosen, beta_kl=config.beta_kl)
-    return LearnerConfig(objective, encoder_objective=chosen, learning_rate=config.learning_rate)
+    return LearnerConfig(
+        objective,
+        encoder_objective=chosen,
+        learning_rate=config.learning_rate,
+        actor_learning_rate=config.actor_learning_rate,
+        target_rate=config.target_rate,
+    )
 
 
 def replay_config(task: Task, config: TrainConfig) -> ReplayConfig:
@@ -127,13 +158,22 @@ def train_chunk(task: Task, config: TrainConfig, state: TrainState) -> tuple[Tra
         return state._replace(learner=learner), experience | learning
 
     state, metrics = jax.lax.scan(one_decision, state, None, length=config.chunk)
-    return state, _summary(metrics)
+    nets = architecture(task, config)
+    errors = diagnostics.latent_errors(nets, state.learner.params, state.normalisers, state.replay)
+    return state, _summary(metrics) | errors
 
 
 def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
     nets = architecture(task, config)
     collector, transition, finished = collect.collect(
-        task, config.collect, nets, state.learner.params, state.normalisers, state.parameters, state.collector
+        task,
+        config.collect,
+        config.risk,
+        nets,
+        state.learner.params,
+        state.normalisers,
+        state.parameters,
+        state.collector,
     )
     valid = ~transition.diverged
     index = jnp.asarray(nets.features, jnp.int32)
@@ -142,9 +182,9 @@ def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState
         state.normalisers, transition.observation, change, transition.reward, transition.cost, valid
     )
     rings = replay.add(replay_config(task, config), state.replay, transition, valid)
-    budget = task.description.budget
+    limit = task.description.budget
     # Random actions say nothing about the policy's cost: the multiplier starts to move when learning does.
-    measured = lagrangian.update(config.multiplier, state.learner.multiplier, collector.cost_rate, budget.per_decision)
+    measured = lagrangian.update(config.multiplier, state.learner.multiplier, collector.cost_rate, limit.per_decision)
     learning = collector.decisions >= config.learning_starts
     multiplier = jax.tree.map(lambda new, old: jnp.where(learning, new, old), measured, state.learner.multiplier)
     state = state._replace(
@@ -160,8 +200,8 @@ def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState
         "episodes": jnp.sum(whole.astype(jnp.float32)),
         "episode_return": jnp.sum(jnp.where(whole, finished.episode_return[:quiet], 0.0)),
         "episode_cost": jnp.sum(jnp.where(whole, finished.episode_cost[:quiet], 0.0)),
-        "cost_rate": collector.cost_rate * budget.decisions_per_episode,
-        "reward_rate": jnp.mean(transition.reward[:quiet]) * budget.decisions_per_episode,
+        "cost_rate": collector.cost_rate * limit.decisions_per_episode,
+        "reward_rate": jnp.mean(transition.reward[:quiet]) * limit.decisions_per_episode,
         "multiplier": multiplier.multiplier,
         "diverged": jnp.sum(collector.worlds.diverged).astype(jnp.float32),
     }
@@ -170,15 +210,18 @@ def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState
 def _learn(task: Task, config: TrainConfig, state: TrainState) -> tuple[LearnerState, dict[str, Array]]:
     learner_settings, rings = learner_config(task, config), replay_config(task, config)
 
-    def one_update(learner: LearnerState, _: None) -> tuple[LearnerState, dict[str, Array]]:
-        key, sample_key = jax.random.split(learner.key)
+    def draw(key: Array) -> Work:
+        sample_key, prepare_key = jax.random.split(key)
         batch, contexts = replay.sample(rings, state.replay, sample_key)
-        learner = learner._replace(key=key)
-        return updates.update_step(
-            learner_settings, learner, state.normalisers, batch, contexts, learner.multiplier.multiplier
-        )
+        return objectives.prepare(learner_settings.objective, prepare_key, state.normalisers, batch, contexts)
 
-    learner, metrics = jax.lax.scan(one_update, state.learner, None, length=config.updates_per_decision)
+    def one_update(learner: LearnerState, work: Work) -> tuple[LearnerState, dict[str, Array]]:
+        return updates.update_step(learner_settings, learner, work, learner.multiplier.multiplier)
+
+    key, *draw_keys = jax.random.split(state.learner.key, config.updates_per_decision + 1)
+    # Nothing in the rings changes between two decisions: drawing all batches at once takes as long as drawing one.
+    works = jax.vmap(draw)(jnp.stack(draw_keys))
+    learner, metrics = jax.lax.scan(one_update, state.learner._replace(key=key), works)
     return learner, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
 
 

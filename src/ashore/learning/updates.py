@@ -8,8 +8,9 @@ With one posterior sample z per task, drawn from the encoder phi_k and used thro
     4. targets   follow the critics by Polyak averaging
 
 phi does not change between 1 and 2 and z is the same sample, so the TD targets of step 1, into which no gradient flows,
-are exactly those of step 2 and are computed once. That makes an update four passes through the critics (target, online,
-encoder, actor), of which only the online one is differentiated with respect to the critics' weights.
+are exactly those of step 2 and are computed once. Steps 2 and 3 ask the same frozen critics and train different
+weights, so they share one pass. That makes an update three passes through the critics (target, online, and this one of
+twice the size), of which only the online one is differentiated with respect to the critics' weights.
 """
 
 from dataclasses import dataclass
@@ -22,9 +23,7 @@ import optax
 from ashore.learning import lagrangian, losses, objectives
 from ashore.learning.lagrangian import MultiplierState, PIDConfig
 from ashore.learning.losses import ENCODER_OBJECTIVES, EncoderObjective
-from ashore.learning.normalisation import Normalisers
 from ashore.learning.objectives import ObjectiveConfig, Work
-from ashore.learning.replay import Context, Experience
 from ashore.networks import architecture, encoder
 from ashore.networks.critic import COST, REWARD
 from ashore.networks.encoder import NaturalPosterior
@@ -44,6 +43,8 @@ class LearnerConfig:
     objective: ObjectiveConfig
     encoder_objective: EncoderObjective = ENCODER_OBJECTIVES["critic+dynamics"]
     learning_rate: float = 3e-4
+    actor_learning_rate: float | None = None
+    """That of the actor, where it differs from the others."""
     weight_decay: float = 1e-4
     gradient_norm: float = 1.0
     """Gradients of each network are cut to this global norm; the two critics are cut separately."""
@@ -61,14 +62,17 @@ class LearnerState(NamedTuple):
     """One per network; that of the critics has the pair's leading axis."""
     multiplier: MultiplierState
     key: Array
+    """Where the batches of the next updates come from."""
     updates: Array
     """Updates made, int32."""
     skipped: Array
     """Steps of single networks not made because a gradient was not finite, int32."""
 
 
-def _optimiser(config: LearnerConfig) -> optax.GradientTransformation:
-    adamw = optax.adamw(config.learning_rate, weight_decay=config.weight_decay)
+def _optimiser(config: LearnerConfig, name: str) -> optax.GradientTransformation:
+    own_rate = config.actor_learning_rate if name == "actor" else None
+    rate = config.learning_rate if own_rate is None else own_rate
+    adamw = optax.adamw(rate, weight_decay=config.weight_decay)
     return optax.chain(optax.clip_by_global_norm(config.gradient_norm), adamw)
 
 
@@ -76,9 +80,8 @@ def init(config: LearnerConfig, multiplier: PIDConfig, key: Array) -> LearnerSta
     """A learner before its first update; targets start as copies of the critics."""
     params_key, key = jax.random.split(key)
     params = architecture.init(params_key, config.objective.architecture)
-    optimiser = _optimiser(config)
-    optimisers = {name: optimiser.init(params[name]) for name in ("actor", "encoder", "dynamics")}
-    optimisers["critics"] = jax.vmap(optimiser.init)(params["critics"])
+    optimisers = {name: _optimiser(config, name).init(params[name]) for name in ("actor", "encoder", "dynamics")}
+    optimisers["critics"] = jax.vmap(_optimiser(config, "critics").init)(params["critics"])
     return LearnerState(
         params=params,
         targets=jax.tree.map(jnp.copy, params["critics"]),
@@ -93,35 +96,30 @@ def init(config: LearnerConfig, multiplier: PIDConfig, key: Array) -> LearnerSta
 def update_step(
     config: LearnerConfig,
     state: LearnerState,
-    normalisers: Normalisers,
-    batch: Experience,
-    contexts: Context,
+    work: Work,
     multiplier: Array,
 ) -> tuple[LearnerState, dict[str, Array]]:
-    """One alternating frozen update on a batch [tasks, transitions per task] and one context per task.
+    """One alternating frozen update.
 
     Args:
+        work: a batch with one context per task and all randomness of the update, as `objectives.prepare` makes it.
         multiplier: lambda, given from outside: an update never moves it.
 
     Returns:
         The learner afterwards and float32 scalars to log.
     """
-    assert contexts.mask.shape[0] == batch.reward.shape[0], (contexts.mask.shape, batch.reward.shape)
     assert multiplier.ndim == 0, multiplier.shape
-    key, draw_key = jax.random.split(state.key)
-    work = objectives.prepare(config.objective, draw_key, normalisers, batch, contexts)
     posterior = objectives.posteriors(config.objective, state.params["encoder"], work)
     latents = jax.lax.stop_gradient(objectives.latents_of(posterior, work))
     targets = objectives.td_targets(config.objective, state.params["actor"], state.targets, work, latents)
 
     state, critic_metrics = _critic_step(config, state, work, latents, targets)
-    state, encoder_metrics = _encoder_step(config, state, work, targets)
-    state, actor_metrics = _actor_step(config, state, work, latents, multiplier)
+    state, other_metrics = _encoder_and_actor_step(config, state, work, latents, targets, multiplier)
 
     followed = optax.incremental_update(state.params["critics"], state.targets, config.target_rate)
-    state = state._replace(targets=followed, key=key, updates=state.updates + 1)
+    state = state._replace(targets=followed, updates=state.updates + 1)
     skipped = {"skipped_steps": state.skipped.astype(jnp.float32)}
-    return state, critic_metrics | encoder_metrics | actor_metrics | _posterior_metrics(posterior) | skipped
+    return state, critic_metrics | other_metrics | _posterior_metrics(posterior) | skipped
 
 
 def _critic_step(
@@ -129,10 +127,13 @@ def _critic_step(
 ) -> tuple[LearnerState, Metrics]:
     """theta_{k+1}: one step on eqs 7 and 8. z is a constant here, so phi cannot move."""
 
+    query = objectives.taken_query(config.objective, work, latents)
+
     def loss(critics: Params) -> tuple[Array, tuple[Array, Array]]:
-        per_critic, means = objectives.critic_losses(config.objective, critics, work, latents, targets)
+        (values,) = objectives.ask(config.objective, critics, query)
+        per_critic = objectives.critic_losses(config.objective, values, work, targets)
         # A plain sum: the two critics share no weight, so each gets the gradient of its own loss.
-        return jnp.sum(per_critic), (per_critic, means)
+        return jnp.sum(per_critic), (per_critic, jnp.mean(values, axis=(1, 2, 3)))
 
     gradients, (per_critic, means) = jax.grad(loss, has_aux=True)(state.params["critics"])
     state, norms = _descend(config, state, "critics", gradients)
@@ -146,51 +147,51 @@ def _critic_step(
     }
 
 
-def _encoder_step(
-    config: LearnerConfig, state: LearnerState, work: Work, targets: Array
+def _encoder_and_actor_step(
+    config: LearnerConfig, state: LearnerState, work: Work, latents: Array, targets: Array, multiplier: Array
 ) -> tuple[LearnerState, Metrics]:
-    """phi_{k+1}: one step on eq 4. The critics are constants at theta_{k+1}; z carries the gradient."""
-    critics = state.params["critics"]
+    """phi_{k+1} by eq 4, where z carries the gradient, and the actor by eq 11, where z is the constant from before.
+
+    The critics are constants at theta_{k+1} to both. The two losses share no weight, so each network gets the gradient
+    of its own.
+    """
+    objective, critics = config.objective, state.params["critics"]
     learns_dynamics = config.encoder_objective.beta_dynamics > 0.0
 
     def loss(trained: Params) -> tuple[Array, Metrics]:
-        posterior = objectives.posteriors(config.objective, trained["encoder"], work)
-        latents = objectives.latents_of(posterior, work)
-        per_critic, _ = objectives.critic_losses(config.objective, critics, work, latents, targets)
+        posterior = objectives.posteriors(objective, trained["encoder"], work)
+        fresh_latents = objectives.latents_of(posterior, work)
+        taken = objectives.taken_query(objective, work, fresh_latents)
+        own, saturation = objectives.actor_query(objective, trained["actor"], work, latents)
+        taken_values, own_values = objectives.ask(objective, critics, taken, own)
+
+        per_critic = objectives.critic_losses(objective, taken_values, work, targets)
         kl = jnp.mean(jax.vmap(encoder.kl_to_prior)(posterior))
         dynamics = jnp.zeros((), jnp.float32)
         if learns_dynamics:
-            dynamics = objectives.dynamics_loss(config.objective, trained["dynamics"], work, latents)
+            dynamics = objectives.dynamics_loss(objective, trained["dynamics"], work, fresh_latents)
         terms = (per_critic[REWARD], per_critic[COST], kl)
-        total = losses.encoder_loss(config.encoder_objective, *terms, dynamics)
-        potential = losses.potential(config.encoder_objective, *terms)
-        return total, {"encoder_loss": total, "dynamics_loss": dynamics, "kl": kl, "potential": potential}
+        encoder_loss = losses.encoder_loss(config.encoder_objective, *terms, dynamics)
+        actor_loss = objectives.actor_loss(objective, own_values, work, saturation, multiplier)
+        return encoder_loss + actor_loss, {
+            "encoder_loss": encoder_loss,
+            "dynamics_loss": dynamics,
+            "kl": kl,
+            "potential": losses.potential(config.encoder_objective, *terms),
+            "actor_loss": actor_loss,
+            "saturation": saturation,
+        }
 
-    trained = {name: state.params[name] for name in ("encoder", "dynamics")}
-    gradients, metrics = jax.grad(loss, has_aux=True)(trained)
-    state, metrics["gradient_norm_encoder"] = _descend(config, state, "encoder", gradients["encoder"])
-    if learns_dynamics:
-        state, metrics["gradient_norm_dynamics"] = _descend(config, state, "dynamics", gradients["dynamics"])
+    owners = ("encoder", "dynamics", "actor") if learns_dynamics else ("encoder", "actor")
+    gradients, metrics = jax.grad(loss, has_aux=True)({name: state.params[name] for name in owners})
+    for name in owners:
+        state, metrics[f"gradient_norm_{name}"] = _descend(config, state, name, gradients[name])
     return state, metrics
-
-
-def _actor_step(
-    config: LearnerConfig, state: LearnerState, work: Work, latents: Array, multiplier: Array
-) -> tuple[LearnerState, Metrics]:
-    """One step on eq 11, through the critics at theta_{k+1}, with z a constant."""
-    critics = state.params["critics"]
-
-    def loss(weights: Params) -> Array:
-        return objectives.actor_loss(config.objective, weights, critics, work, latents, multiplier)
-
-    value, gradients = jax.value_and_grad(loss)(state.params["actor"])
-    state, norm = _descend(config, state, "actor", gradients)
-    return state, {"actor_loss": value, "gradient_norm_actor": norm}
 
 
 def _descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Params) -> tuple[LearnerState, Array]:
     """One clipped AdamW step of one network; a step whose gradient is not finite is not made, and counted."""
-    optimiser = _optimiser(config)
+    optimiser = _optimiser(config, name)
 
     def step(gradients: Params, memory: optax.OptState, params: Params) -> tuple[tuple, Array]:
         norm = optax.tree.norm(gradients)

@@ -62,11 +62,18 @@ class Architecture:
     features: tuple[int, ...]
     """The task's dynamics features: indices into the observation."""
     sizes: Sizes = Sizes()
+    risk_conditioned: bool = False
+    """Actor and critics also get the risk level eta: one policy for every degree of caution."""
+
+    @property
+    def condition(self) -> int:
+        """Numbers that actor and critics are conditioned on."""
+        return self.sizes.latent + int(self.risk_conditioned)
 
     @property
     def actor(self) -> ActorConfig:
         sizes = self.sizes
-        return ActorConfig(self.observation, self.action, sizes.latent, sizes.hidden, sizes.compute)
+        return ActorConfig(self.observation, self.action, self.condition, sizes.hidden, sizes.compute)
 
     @property
     def critic(self) -> CriticConfig:
@@ -74,7 +81,7 @@ class Architecture:
         return CriticConfig(
             self.observation,
             self.action,
-            latent=sizes.latent,
+            condition=self.condition,
             width=sizes.critic_width,
             cosines=sizes.cosines,
             heads=sizes.critic_heads,
@@ -100,6 +107,16 @@ class Architecture:
             sizes.dynamics_scale,
             sizes.compute,
         )
+
+
+def condition(architecture: Architecture, latent: Array, risk_level: Array | float) -> Array:
+    """What actor and critics are conditioned on: z, or (z, eta) where the policy takes a risk level."""
+    assert latent.shape == (architecture.sizes.latent,), latent.shape
+    if not architecture.risk_conditioned:
+        return latent
+    level = jnp.asarray(risk_level, jnp.float32)
+    assert level.ndim == 0, level.shape
+    return jnp.append(latent, level)
 
 
 def init(key: Array, architecture: Architecture) -> Params:

@@ -30,7 +30,8 @@ class CriticConfig:
 
     observation: int
     action: int
-    latent: int = 5
+    condition: int = 5
+    """Numbers the values are conditioned on: the latent, and the risk level where the policy takes one."""
     width: int = 512
     feature_layers: int = 2
     cosines: int = 64
@@ -48,7 +49,7 @@ class CriticConfig:
 def init(key: Array, config: CriticConfig) -> Params:
     """Weights `features`, `embedding` and `heads` of one critic; `heads` leaves lead with the head axis."""
     feature_key, embedding_key, head_key = jax.random.split(key, 3)
-    sizes = (config.observation + config.action + config.latent, *(config.width,) * config.feature_layers)
+    sizes = (config.observation + config.action + config.condition, *(config.width,) * config.feature_layers)
     features: Params = {}
     for i, layer_key in enumerate(jax.random.split(feature_key, config.feature_layers)):
         features[f"dense{i}"] = dense_init(layer_key, sizes[i], sizes[i + 1])
@@ -71,12 +72,12 @@ def one_of(pair: Params, place: int) -> Params:
     return jax.tree.map(lambda leaf: leaf[place], pair)
 
 
-def features(config: CriticConfig, params: Params, observation: Array, action: Array, latent: Array) -> Array:
+def features(config: CriticConfig, params: Params, observation: Array, action: Array, condition: Array) -> Array:
     """Shared features of one (s, a, z), [width]: dense, layer norm, activation, per layer."""
     assert observation.shape == (config.observation,), observation.shape
     assert action.shape == (config.action,), action.shape
-    assert latent.shape == (config.latent,), latent.shape
-    x = jnp.concatenate([observation, action, latent])
+    assert condition.shape == (config.condition,), condition.shape
+    x = jnp.concatenate([observation, action, condition])
     for i in range(config.feature_layers):
         x = dense(params["features"][f"dense{i}"], x, config.compute)
         x = ACTIVATIONS[config.activation](layer_norm(params["features"][f"norm{i}"], x))
@@ -100,9 +101,9 @@ def modulated_features(config: CriticConfig, params: Params, feature: Array, fra
 
 
 def _unbounded_quantiles(
-    config: CriticConfig, params: Params, observation: Array, action: Array, latent: Array, fractions: Array
+    config: CriticConfig, params: Params, observation: Array, action: Array, condition: Array, fractions: Array
 ) -> Array:
-    feature = features(config, params, observation, action, latent)
+    feature = features(config, params, observation, action, condition)
     modulated = modulated_features(config, params, feature, fractions)
 
     def one_head(head: Params) -> Array:
@@ -112,21 +113,21 @@ def _unbounded_quantiles(
 
 
 def reward_quantiles(
-    config: CriticConfig, params: Params, observation: Array, action: Array, latent: Array, fractions: Array
+    config: CriticConfig, params: Params, observation: Array, action: Array, condition: Array, fractions: Array
 ) -> Array:
     """Quantiles of the discounted return for one (s, a, z), [heads, fractions]."""
-    return _unbounded_quantiles(config, params, observation, action, latent, fractions)
+    return _unbounded_quantiles(config, params, observation, action, condition, fractions)
 
 
 def cost_quantiles(
-    config: CriticConfig, params: Params, observation: Array, action: Array, latent: Array, fractions: Array
+    config: CriticConfig, params: Params, observation: Array, action: Array, condition: Array, fractions: Array
 ) -> Array:
     """Quantiles of the discounted cost for one (s, a, z), [heads, fractions], never negative."""
-    return jax.nn.softplus(_unbounded_quantiles(config, params, observation, action, latent, fractions))
+    return jax.nn.softplus(_unbounded_quantiles(config, params, observation, action, condition, fractions))
 
 
 def pair_quantiles(
-    config: CriticConfig, pair: Params, observations: Array, actions: Array, latents: Array, fractions: Array
+    config: CriticConfig, pair: Params, observations: Array, actions: Array, conditions: Array, fractions: Array
 ) -> Array:
     """Both critics on a batch, [REWARD or COST, heads, batch, fractions].
 
@@ -135,13 +136,13 @@ def pair_quantiles(
     program transposes the activations around every layer.
 
     Args:
-        observations, actions, latents: [batch, ...].
-        fractions: [batch, fractions], shared by the two critics.
+        observations, actions, conditions: [batch, ...].
+        fractions: [REWARD or COST, batch, fractions].
     """
-    assert observations.shape[:1] == fractions.shape[:1], (observations.shape, fractions.shape)
+    assert fractions.shape[:2] == (2, observations.shape[0]), (observations.shape, fractions.shape)
 
-    def one_critic(params: Params) -> Array:
-        feature = jax.vmap(lambda *example: features(config, params, *example))(observations, actions, latents)
+    def one_critic(params: Params, fractions: Array) -> Array:
+        feature = jax.vmap(lambda *example: features(config, params, *example))(observations, actions, conditions)
         modulated = jax.vmap(lambda x, taus: modulated_features(config, params, x, taus))(feature, fractions)
 
         def one_head(head: Params) -> Array:
@@ -149,5 +150,5 @@ def pair_quantiles(
 
         return jax.vmap(one_head)(params["heads"])
 
-    values = jax.vmap(one_critic)(pair)
+    values = jax.vmap(one_critic)(pair, fractions)
     return jnp.stack([values[REWARD], jax.nn.softplus(values[COST])])
