@@ -1,0 +1,75 @@
+"""All networks of a bundle as one object: act, judge, encode, predict. Pure arithmetic, no state between calls."""
+
+import numpy as np
+
+from ashore_runtime.critics import CriticPair
+from ashore_runtime.layers import Mlp, Weights, weight
+from ashore_runtime.normalisation import Normalisers
+from ashore_runtime.schema import Manifest
+
+MAX_PRECISION = np.float32(1e4)
+"""No single transition may claim to know z better than to 0.01 prior standard deviations."""
+MIN_LOG_SCALE = np.float32(-3.0)
+"""Floor of the dynamics head's learnt scale, as in training."""
+
+
+class PolicyNetworks:
+    """The networks of one bundle; `critics`, encoder and dynamics head are there only if their weights are."""
+
+    def __init__(self, manifest: Manifest, weights: Weights) -> None:
+        network = manifest.network
+        observation, action, features = len(manifest.observation), len(manifest.action), len(manifest.dynamics_features)
+        self._latent = network.latent
+        self._risk_conditioned = network.risk_conditioned
+        self.normalisers = Normalisers(weights, observation, manifest.dynamics_features)
+        self._actor = Mlp(weights, "actor", observation + network.context, network.hidden, action)
+        held = {name.split("/")[0] for name in weights}
+        self.critics = None
+        if "critic_cost" in held:
+            self.critics = CriticPair(weights, network, observation, action)
+        self._encoder = None
+        if "encoder" in held:
+            self._encoder = Mlp(weights, "encoder", 2 * features + action + 2, network.hidden, 2 * network.latent)
+        self._dynamics = None
+        if "dynamics" in held:
+            inputs = observation + action + network.latent
+            self._dynamics = Mlp(weights, "dynamics/network", inputs, network.hidden, features + 2)
+            log_scale = weight(weights, "dynamics/log_scale", (features + 2,))
+            learnt = network.dynamics_scale == "learnt"
+            self._scale = np.exp(np.maximum(log_scale, MIN_LOG_SCALE)) if learnt else np.ones_like(log_scale)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether transitions can tell this policy anything about its world."""
+        return self._encoder is not None
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the next transition can be compared with a prediction."""
+        return self._dynamics is not None
+
+    def context(self, latent: np.ndarray, eta: float) -> np.ndarray:
+        """What actor and critics are conditioned on: z, and eta for networks that know it."""
+        if not self._risk_conditioned:
+            return latent
+        return np.append(latent, np.float32(eta))
+
+    def action(self, observation: np.ndarray, context: np.ndarray) -> np.ndarray:
+        """pi(s, z) in [-1, 1] for a normalised observation."""
+        return np.tanh(self._actor(np.concatenate([observation, context])))
+
+    def factor(self, encoder_input: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and precision of one transition's Gaussian opinion about z."""
+        assert self._encoder is not None
+        out = self._encoder(encoder_input)
+        precision = np.minimum(np.logaddexp(np.float32(0.0), out[self._latent :]), MAX_PRECISION)
+        return out[: self._latent].copy(), precision
+
+    def prediction(self, observation: np.ndarray, action: np.ndarray, latent: np.ndarray) -> np.ndarray:
+        """Normalised (change, reward, cost) that the dynamics head expects of one decision, [features + 2]."""
+        assert self._dynamics is not None
+        return self._dynamics(np.concatenate([observation, action, latent])).copy()
+
+    def surprise(self, prediction: np.ndarray, target: np.ndarray) -> float:
+        """mean_k ((y_k - m_k) / s_k)^2 with the head's own scale: about 1 where the world is as expected."""
+        return float(np.mean(np.square((target - prediction) / self._scale)))

@@ -1,0 +1,619 @@
+"""A bundle at work: act, observe, learn what world this is, relax as far as the calibration allows.
+
+    runtime = Runtime.load("policy.bundle", fallback="ramp_to_zero", journal="run.jnl")
+    runtime.arm()
+    for _ in Loop(hz=20):
+        result = runtime.act(observation)
+        observation, reward, cost = robot.step(result.action)
+        runtime.observe(observation, reward, cost)
+
+Loading may refuse; acting never raises and never returns an action that is not finite or outside the box. Everything
+happens in the caller's thread. `act` and `observe` are not for two threads at once.
+"""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ashore_runtime import bundle as bundles
+from ashore_runtime import fallback as fallbacks
+from ashore_runtime import journal as journals
+from ashore_runtime import modes, posterior, process, schema
+from ashore_runtime.bundle import Bundle
+from ashore_runtime.change import ChangeDetector, DetectorState
+from ashore_runtime.clock import Clock
+from ashore_runtime.fallback import Fallback
+from ashore_runtime.golden import conditioning_eta
+from ashore_runtime.guard import Guard
+from ashore_runtime.journal import Journal
+from ashore_runtime.limits import Limits, action_box
+from ashore_runtime.modes import ACTING, Event, Mode, ModeState
+from ashore_runtime.posterior import Posterior
+from ashore_runtime.reasons import OBSERVATION_FAULTS, Reason
+from ashore_runtime.refinement import Box, Refined, refine
+from ashore_runtime.refusal import Refused
+from ashore_runtime.results import FALLBACK, HELD, NOMINAL, REFINED, ActResult, Evidence
+from ashore_runtime.schedule import Schedule, ScheduleState
+from ashore_runtime.schema import Calibration, Manifest, Refinement
+from ashore_runtime.signature import TrustedKey
+from ashore_runtime.step_timer import StepTimer
+
+RESUME_RULES = ("trust", "discount", "reset")
+_ERROR = "error"
+_SLEEP_NOTICED = 500_000_000
+"""ns of sleep that disarm; clocks drift by less."""
+_LONGEST_STEP = 1.5
+"""Control periods after which an observation no longer shows what one decision did."""
+_NO_DEADLINE = (1 << 63) - 1
+_WARM_UP_STEPS = 20
+_LATENCIES = 4096
+
+
+class _Pending(NamedTuple):
+    """A decision whose outcome has not been observed yet."""
+
+    observation: np.ndarray
+    normal: np.ndarray
+    action: np.ndarray
+    taken: int | None
+
+
+class Runtime:
+    """A loaded bundle and everything that has happened since. Make one with `load` or `resume`."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        limits: Limits,
+        fallback: str | Mapping[str, Any] | Fallback,
+        clock: Clock,
+        eta: float | None,
+    ) -> None:
+        """Use `load`: it reads the bundle, prepares the process and opens the journal."""
+        manifest, networks = bundle.manifest, bundle.networks
+        self.bundle = bundle
+        self._manifest: Manifest = manifest
+        self._networks = networks
+        self._limits = limits
+        self._clock = clock
+        self._box = action_box(manifest, limits)
+        self._fallback = fallbacks.build(fallback, manifest, self._box)
+        self._guard = Guard(manifest, networks.normalisers.observation.deviation, limits.guard)
+        self._calibration = bundle.calibration if eta is None else _always(eta)
+        self._schedule = Schedule(self._calibration, limits.patience)
+        self._tempering = 1.0 if bundle.calibration is None else bundle.calibration.tempering
+        change = bundle.calibration.change if bundle.calibration is not None else None
+        watches = limits.detect_changes and change is not None and networks.predicts and networks.identifies
+        self._detector = ChangeDetector(change) if watches and change is not None else None
+        self._threshold = manifest.refinement.threshold_scale * manifest.budget.discounted
+        self._period = round(manifest.task.control_period * 1e9)
+        self._timer = StepTimer(clock)
+        self._mode = ModeState()
+        self._posterior = posterior.prior(manifest.network.latent)
+        self._schedule_state = self._schedule.start()
+        self._detector_state = DetectorState()
+        self._costs: deque[float] = deque(maxlen=max(manifest.budget.decisions_per_episode, 1))
+        self._pending: _Pending | None = None
+        self._last_action: np.ndarray | None = None
+        self._last_good = np.array(
+            [0.0 if f.low is None or f.high is None else 0.5 * (f.low + f.high) for f in manifest.observation],
+            np.float32,
+        )
+        self._news = Reason.NONE
+        self._slept = clock.slept()
+        self._journal: Journal | None = None
+        self._blas_told = False
+        self._tallies = {"decisions": 0, "missed": 0, "errors": 0, "changes": 0, "transitions": 0, "unused": 0}
+        self._latencies: deque[int] = deque(maxlen=_LATENCIES)
+
+    @classmethod
+    def load(
+        cls,
+        bundle: str | Path,
+        *,
+        fallback: str | Mapping[str, Any] | Fallback = "ramp_to_zero",
+        limits: Limits | None = None,
+        journal: str | Path | None = None,
+        sync: bool = True,
+        trusted_keys: tuple[TrustedKey, ...] = (),
+        eta: float | None = None,
+        caution: str | None = None,
+        refinement: Refinement | None = None,
+        clock: Clock | None = None,
+        freeze: bool = True,
+    ) -> "Runtime":
+        """A runtime in READY; raises `Refused` with one sentence if anything is wrong.
+
+        Args:
+            bundle: a folder or a stored zip.
+            fallback: a name, a table or a function; see `fallback`.
+            limits: what may be done and how patiently.
+            journal: where to write what happens; None writes nothing.
+            sync: whether every transition is on the disk before `observe` returns.
+            trusted_keys: when there are any, the bundle must be signed with one of them.
+            eta: one risk level throughout instead of the calibrated schedule, for experiments.
+            caution, refinement: in the place of the manifest's, for experiments.
+            clock: where time comes from.
+            freeze: whether to take everything loaded so far out of garbage collection.
+        """
+        told = process.one_blas_thread()
+        loaded = _with(bundles.load(bundle, trusted_keys), caution, refinement)
+        if eta is not None and not 0.0 <= eta < 1.0:
+            raise Refused(f"A risk level is in [0, 1), not {eta}.")
+        runtime = cls(loaded, limits or Limits(), fallback, clock or Clock(), eta)
+        runtime._blas_told = told
+        runtime._warm_up()
+        if journal is not None:
+            runtime._journal = Journal(Path(journal), sync)
+            runtime._journal.append_json(journals.BEGIN, runtime._begin(), durable=True)
+        runtime._move(Event.LOADED)
+        if freeze:
+            process.keep_what_was_loaded()
+        return runtime
+
+    @classmethod
+    def resume(
+        cls, journal: str | Path, bundle: str | Path | None = None, *, rule: str = "discount", **options: Any
+    ) -> "Runtime":
+        """A runtime that continues what a journal tells of; READY, never ACTIVE.
+
+        Args:
+            journal: left behind by a runtime that was closed or killed; it is continued.
+            bundle: where the bundle is now; None looks where it was.
+            rule: `trust` keeps all evidence; `discount` keeps half of it, because the world may have changed while
+                nobody looked; `reset` keeps none.
+            options: as for `load`.
+        """
+        if rule not in RESUME_RULES:
+            raise Refused(f"A resume rule is one of {', '.join(RESUME_RULES)}, not {rule!r}.")
+        begin, state = journals.last_state(Path(journal))
+        place = begin.get("path") if bundle is None else bundle
+        if not isinstance(place, str | Path):
+            raise Refused(f"The journal {journal} does not say where its bundle is.")
+        runtime = cls.load(place, **options)
+        if runtime.bundle.checksum != begin.get("checksum"):
+            raise Refused(f"The journal {journal} belongs to another bundle than {place}.")
+        runtime.restore(state, rule)
+        runtime._journal = Journal(Path(journal), options.get("sync", True))
+        runtime._journal.append_json(journals.BEGIN, runtime._begin(), durable=True)
+        return runtime
+
+    @property
+    def state(self) -> Mode:
+        """INIT, READY, ACTIVE, DEGRADED, FALLBACK or STOPPED."""
+        return self._mode.mode
+
+    @property
+    def eta(self) -> float:
+        """The risk level of the next decision."""
+        return self._schedule_state.eta
+
+    @property
+    def posterior(self) -> Posterior:
+        """What is known about the world."""
+        return self._posterior
+
+    def arm(self) -> Mode:
+        """Let the policy act: READY becomes ACTIVE. Without it `act` answers with the fallback."""
+        return self._move(Event.ARM)
+
+    def reset(self) -> Mode:
+        """Leave FALLBACK (or any acting mode) for READY; what was learnt is kept."""
+        self.new_episode()
+        return self._move(Event.RESET)
+
+    def new_episode(self) -> None:
+        """The next observation does not follow from the last action. What was learnt is kept."""
+        self._guard.forget()
+        self._pending = None
+        self._last_action = None
+
+    def close(self) -> None:
+        """STOPPED for good; the journal is complete on disk."""
+        self._move(Event.CLOSE)
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def act(self, observation: Any, t_obs: int | None = None, deadline: int | None = None) -> ActResult:
+        """The action for an observation. Never raises; never late by more than one refinement step.
+
+        Args:
+            observation: in the manifest's order and units.
+            t_obs: monotonic time in ns at which it was measured; None says it is fresh.
+            deadline: monotonic time in ns by which the answer is needed; None is the configured share of a period.
+        """
+        begun = self._clock.now()
+        if not isinstance(deadline, int | np.integer):
+            share = self._limits.deadline
+            deadline = begun + round(share * self._period) if math.isfinite(share) else _NO_DEADLINE
+        deadline = int(deadline)
+        with process.no_collection():
+            try:
+                result = self._decide(observation, t_obs, begun, deadline)
+            except Exception as error:
+                self._tallies["errors"] += 1
+                self._pending = None
+                self._note(_ERROR, f"{type(error).__name__}: {error}")
+                self._move(Event.FAULT)
+                result = self._fall_back(Reason.ERROR, begun, deadline)
+            self._tallies["decisions"] += 1
+            self._tallies["missed"] += result.missed
+            self._latencies.append(result.t_total_ns)
+            self._write_decision(result, begun)
+        return result
+
+    def observe(
+        self, next_observation: Any, reward: float | None, cost: float | None, t: int | None = None
+    ) -> Evidence:
+        """What the last action led to. Never raises.
+
+        Args:
+            next_observation: the observation that followed, before any reset.
+            reward, cost: of the decision; None where a sensor has nothing to say.
+            t: monotonic time in ns at which it was measured; None trusts that it is one period after the last.
+        """
+        try:
+            evidence = self._learn(next_observation, reward, cost, t)
+        except Exception as error:
+            self._tallies["errors"] += 1
+            self._note(_ERROR, f"{type(error).__name__}: {error}")
+            evidence = self._evidence(False, Reason.ERROR)
+        self._pending = None
+        self._tallies["transitions"] += 1
+        self._tallies["unused"] += not evidence.used
+        self._write_transition(evidence)
+        return evidence
+
+    def health(self) -> dict[str, Any]:
+        """Everything worth watching, as plain numbers and words."""
+        latencies = sorted(self._latencies)
+
+        def percentile(share: float) -> float:
+            return latencies[max(0, math.ceil(share * len(latencies)) - 1)] * 1e-6 if latencies else 0.0
+
+        return {
+            "mode": self.state.value,
+            "eta": self.eta,
+            "infeasible": self._schedule_state.infeasible,
+            "transitions": self._posterior.count,
+            "posterior_spread": _spread(self._posterior),
+            "tallies": dict(self._tallies),
+            "latency_ms": {"p50": percentile(0.5), "p99": percentile(0.99), "max": percentile(1.0)},
+            "journal": "none" if self._journal is None else "lost" if self._journal.lost else "ok",
+            "recent_cost": float(sum(self._costs)),
+            "one_blas_thread": self._blas_told,
+            "bundle": self.bundle.checksum,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """What has been learnt, as JSON; `restore` takes it back."""
+        return {
+            "weighted_mean_sum": self._posterior.weighted_mean_sum.tolist(),
+            "precision_sum": self._posterior.precision_sum.tolist(),
+            "count": self._posterior.count,
+            "schedule": asdict(self._schedule_state),
+            "detector": self._detector_state.to_json(),
+        }
+
+    def restore(self, snapshot: Mapping[str, Any], rule: str = "trust") -> None:
+        """Continue from a snapshot: `trust` it, `discount` it by half, or `reset`."""
+        latent = self._manifest.network.latent
+        if rule == "reset" or not snapshot:
+            self._forget()
+            self._costs.clear()
+            return
+        try:
+            found = Posterior(
+                np.array(snapshot["weighted_mean_sum"], np.float64),
+                np.array(snapshot["precision_sum"], np.float64),
+                int(snapshot["count"]),
+            )
+            schedule = ScheduleState(**snapshot["schedule"])
+            detector = DetectorState(**snapshot["detector"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Refused("The snapshot is not one of this runtime.") from error
+        sums = np.concatenate([found.weighted_mean_sum, found.precision_sum])
+        whole = found.weighted_mean_sum.shape == found.precision_sum.shape == (latent,) and found.count >= 0
+        careful = isinstance(schedule.eta, float) and 0.0 <= schedule.eta < 1.0
+        if not (whole and careful and np.isfinite(sums).all() and (found.precision_sum >= 0.0).all()):
+            raise Refused("The snapshot does not fit this bundle.")
+        self._pending = None
+        if rule == "trust":
+            self._posterior, self._schedule_state, self._detector_state = found, schedule, detector
+            return
+        self._posterior = posterior.discount(found, 0.5)
+        eta, infeasible = self._schedule.table(self._posterior.count, _spread(self._posterior))
+        self._schedule_state = ScheduleState(eta, infeasible, self._limits.patience)
+        self._detector_state = DetectorState()
+
+    # Acting
+
+    def _decide(self, observation: Any, taken: int | None, begun: int, deadline: int) -> ActResult:
+        reasons = self._wake() | self._news
+        self._news = Reason.NONE
+        verdict = self._guard.check(observation, begun, taken)
+        reasons |= verdict.reasons
+        lost = self._journal is not None and self._journal.lost
+        if lost:
+            reasons |= Reason.JOURNAL_LOST
+        self._pending = None
+        if verdict.values is None:
+            self._move(Event.BAD)
+            if verdict.reasons & OBSERVATION_FAULTS:
+                self._tighten()
+            if self._mode.may_hold and self._last_action is not None:
+                return self._result(self._last_action, HELD, reasons | Reason.HELD, begun, deadline)
+            return self._fall_back(reasons, begun, deadline)
+        self._last_good = verdict.values
+        self._move(Event.IMPAIRED if lost else Event.GOOD)
+        if self._mode.mode not in ACTING:
+            return self._fall_back(reasons, begun, deadline, taken)
+        return self._policy(verdict.values, taken, reasons, begun, deadline)
+
+    def _policy(self, values: np.ndarray, taken: int | None, reasons: Reason, begun: int, deadline: int) -> ActResult:
+        eta = self._schedule_state.eta
+        normal = self._networks.normalisers.observation.normalise(values)
+        context = self._networks.context(posterior.mean(self._posterior), conditioning_eta(self._manifest, eta))
+        box = self._box_now()
+        nominal = box.project(self._networks.action(normal, context))
+        refined = self._careful(normal, context, nominal, eta, box, deadline)
+        if not np.isfinite(refined.action).all():
+            raise FloatingPointError("The policy gave an action that is not finite.")
+        if refined.cost > self._threshold:
+            reasons |= Reason.OVER_THRESHOLD
+            if self._limits.over_threshold == "fallback" and self._refines(eta):
+                return self._fall_back(reasons, begun, deadline, taken)
+        self._pending = _Pending(values, normal, refined.action, taken)
+        moved = refined.action is not nominal
+        return self._result(refined.action, REFINED if moved else NOMINAL, reasons, begun, deadline, refined)
+
+    def _careful(
+        self, normal: np.ndarray, context: np.ndarray, nominal: np.ndarray, eta: float, box: Box, deadline: int
+    ) -> Refined:
+        critics = self._networks.critics
+        if critics is None or not (self._refines(eta) or self._limits.evaluate_always):
+            return Refined(nominal, math.nan, math.nan, 0)
+        critics.prepare(normal, context, eta)
+        if not self._refines(eta):
+            value = critics.cost(nominal)
+            return Refined(nominal, value, value, 0)
+        self._timer.deadline = deadline
+        refined = refine(critics, nominal, eta, self._threshold, box, self._manifest.refinement, self._timer)
+        self._timer.finish(refined.steps)
+        return refined
+
+    def _refines(self, eta: float) -> bool:
+        return self._manifest.caution != "actor" and eta > 0.0
+
+    def _box_now(self) -> Box:
+        rate = self._limits.rate
+        if rate is None or self._last_action is None:
+            return self._box
+        reach = np.float32(rate)
+        low = np.maximum(self._box.low, self._last_action - reach)
+        return Box(low, np.maximum(low, np.minimum(self._box.high, self._last_action + reach)))
+
+    def _fall_back(self, reasons: Reason, begun: int, deadline: int, taken: int | None = None) -> ActResult:
+        """The fallback's action, or the action nearest to zero if even that fails."""
+        still = self._box.project(np.zeros_like(self._box.low))
+        last = still if self._last_action is None else self._last_action
+        try:
+            action = np.asarray(self._fallback(self._last_good.copy(), last.copy())).astype(np.float32)
+            if action.shape != still.shape or not np.isfinite(action).all():
+                raise ValueError(f"The fallback gave {action}.")
+            action = self._box.project(action)
+        except Exception as error:
+            self._note(_ERROR, f"The fallback failed ({type(error).__name__}: {error})")
+            action, reasons = still, reasons | Reason.FALLBACK_FAULT
+        if self.state is Mode.FALLBACK:
+            reasons |= Reason.LATCHED
+        elif self.state not in ACTING:
+            reasons |= Reason.NOT_ARMED
+        trusted = self.state is Mode.FALLBACK or self.state in ACTING
+        if trusted and not reasons & (OBSERVATION_FAULTS | Reason.ERROR):
+            # A transition under the fallback is evidence like any other. Unarmed, who knows what was really done.
+            normal = self._networks.normalisers.observation.normalise(self._last_good)
+            self._pending = _Pending(self._last_good, normal, action, taken)
+        return self._result(action, FALLBACK, reasons, begun, deadline)
+
+    def _result(
+        self,
+        action: np.ndarray,
+        source: str,
+        reasons: Reason,
+        begun: int,
+        deadline: int,
+        refined: Refined | None = None,
+    ) -> ActResult:
+        action = np.array(action, np.float32)
+        self._last_action = action
+        if self._schedule_state.infeasible:
+            reasons |= Reason.NOT_CALIBRATED
+        ended = self._clock.now()
+        if ended > deadline:
+            reasons |= Reason.DEADLINE_MISSED
+        return ActResult(
+            action=action.copy(),
+            source=source,
+            reasons=reasons,
+            q_c=math.nan if refined is None else refined.cost,
+            q_c_nominal=math.nan if refined is None else refined.nominal_cost,
+            eta=self._schedule_state.eta,
+            z_mean=posterior.mean(self._posterior),
+            z_std=posterior.deviation(self._posterior),
+            n_real=self._posterior.count,
+            k_used=0 if refined is None else refined.steps,
+            k_max=self._manifest.refinement.steps,
+            t_total_ns=ended - begun,
+            deadline_ns=deadline,
+            mode=self.state,
+        )
+
+    # Learning
+
+    def _learn(self, next_observation: Any, reward: float | None, cost: float | None, t: int | None) -> Evidence:
+        pending = self._pending
+        reasons = Reason.NONE
+        if pending is None or not self._directly_after(pending, t):
+            reasons |= Reason.GAP
+        verdict = self._guard.values(next_observation)
+        reasons |= verdict.reasons & OBSERVATION_FAULTS
+        spent = _number(cost)
+        if spent is None or spent < 0.0:
+            reasons |= Reason.COST_FAULT
+        else:
+            self._costs.append(spent)
+        gained = _number(reward)
+        if gained is None:
+            reasons |= Reason.REWARD_FAULT
+        alarm = self._over_budget()
+        if reasons or pending is None or verdict.values is None or gained is None or spent is None:
+            self._advance(clean=False, alarm=alarm)
+            return self._evidence(False, reasons)
+        target = self._networks.normalisers.dynamics_target(pending.observation, verdict.values, gained, spent)
+        surprise, changed = self._surprise(pending, target)
+        if changed:
+            self._forget()
+            self._news |= Reason.CHANGED
+            self._tallies["changes"] += 1
+            self._note("changed", "The dynamics changed; what was learnt before is forgotten.")
+        if self._networks.identifies:
+            mean, precision = self._networks.factor(
+                self._networks.normalisers.encoder_input(pending.observation, pending.action, target)
+            )
+            self._posterior = posterior.add(self._posterior, mean, precision, self._tempering)
+        if self._detector is not None and self._detector.out_of_distribution(self._detector_state):
+            self._news |= Reason.OUT_OF_DISTRIBUTION
+            alarm = True
+        self._advance(clean=True, alarm=alarm)
+        return self._evidence(True, reasons, changed, surprise)
+
+    def _directly_after(self, pending: _Pending, t: int | None) -> bool:
+        if t is None or pending.taken is None:
+            return True
+        return 0 < t - pending.taken <= _LONGEST_STEP * self._period
+
+    def _surprise(self, pending: _Pending, target: np.ndarray) -> tuple[float, bool]:
+        if not self._networks.predicts:
+            return math.nan, False
+        latent = posterior.mean(self._posterior)
+        prediction = self._networks.prediction(pending.normal, pending.action, latent)
+        surprise = self._networks.surprise(prediction, target)
+        if self._detector is None:
+            return surprise, False
+        self._detector_state, changed = self._detector.after(self._detector_state, surprise)
+        return surprise, changed
+
+    def _over_budget(self) -> bool:
+        factor = self._limits.over_budget
+        if factor is None or sum(self._costs) <= factor * self._manifest.budget.per_episode:
+            return False
+        self._news |= Reason.OVER_BUDGET
+        return True
+
+    def _forget(self) -> None:
+        self._posterior = posterior.prior(self._manifest.network.latent)
+        self._schedule_state = self._schedule.start()
+        self._detector_state = DetectorState()
+        self._pending = None
+
+    def _advance(self, clean: bool, alarm: bool) -> None:
+        self._schedule_state = self._schedule.after(
+            self._schedule_state, self._posterior.count, _spread(self._posterior), clean, alarm
+        )
+
+    def _tighten(self) -> None:
+        self._advance(clean=False, alarm=True)
+
+    def _evidence(self, used: bool, reasons: Reason, changed: bool = False, surprise: float = math.nan) -> Evidence:
+        return Evidence(used, reasons, changed, surprise, self._posterior.count, self.eta)
+
+    # Modes, journal, start
+
+    def _move(self, event: Event) -> Mode:
+        before = self._mode.mode
+        self._mode = modes.step(self._mode, event, self._clock.now(), self._limits.modes)
+        if self._mode.mode is not before:
+            self._note("mode", f"{before.value} -> {self._mode.mode.value} ({event.value})")
+        return self._mode.mode
+
+    def _wake(self) -> Reason:
+        slept = self._clock.slept()
+        woke = slept - self._slept > _SLEEP_NOTICED
+        self._slept = slept
+        if not woke:
+            return Reason.NONE
+        self.new_episode()
+        self._move(Event.SLEPT)
+        return Reason.SUSPENDED
+
+    def _note(self, what: str, words: str) -> None:
+        if self._journal is not None:
+            self._journal.append_json(journals.EVENT, {"what": what, "words": words, "t": self._clock.now()})
+
+    def _write_decision(self, result: ActResult, begun: int) -> None:
+        if self._journal is None:
+            return
+        self._journal.append(journals.DECISION, result.pack(begun, self._last_good))
+
+    def _write_transition(self, evidence: Evidence) -> None:
+        if self._journal is None:
+            return
+        content = self.snapshot() | {"used": evidence.used, "reasons": int(evidence.reasons)}
+        self._journal.append_json(journals.TRANSITION, content, durable=True)
+        if self._journal.full:
+            self._journal.rotate(self._begin(), self.snapshot())
+
+    def _begin(self) -> dict[str, Any]:
+        return {"path": str(self.bundle.path.resolve()), "checksum": self.bundle.checksum, "state": self.snapshot()}
+
+    def _warm_up(self) -> None:
+        """Learn how long a refinement step takes before the first one is needed; the replay has warmed the rest up."""
+        critics = self._networks.critics
+        if critics is None or self._manifest.caution == "actor" or not self._manifest.refinement.steps:
+            return
+        normal = self._networks.normalisers.observation.normalise(self._last_good)
+        context = self._networks.context(posterior.mean(self._posterior), 0.0)
+        critics.prepare(normal, context, 0.5)
+        self._timer.deadline = _NO_DEADLINE
+        settings = replace(self._manifest.refinement, steps=_WARM_UP_STEPS, keep="last", weight="full")
+        nominal = self._box.project(np.zeros_like(self._box.low))
+        refined = refine(critics, nominal, 0.5, -math.inf, self._box, settings, self._timer)
+        self._timer.finish(refined.steps)
+
+
+def _always(eta: float) -> Calibration:
+    return Calibration(counts=(0,), eta=(eta,), infeasible=(False,))
+
+
+def _with(bundle: Bundle, caution: str | None, refinement: Refinement | None) -> Bundle:
+    """The bundle with another kind of caution; what the manifest could not say is refused here too."""
+    if caution is None and refinement is None:
+        return bundle
+    table = bundle.manifest.to_json()
+    if caution is not None:
+        table["caution"] = caution
+    if refinement is not None:
+        table["refinement"] = asdict(refinement)
+    manifest = schema.manifest_from_json(table)
+    if manifest.caution != "actor" and bundle.networks.critics is None:
+        raise Refused("Refinement was asked for, and the bundle has no critics.")
+    return replace(bundle, manifest=manifest)
+
+
+def _spread(found: Posterior) -> float:
+    return float(posterior.deviation(found).mean()) if len(found.precision_sum) else 0.0
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,414 @@
+"""What a manifest and a calibration say, as types: everything a runtime reads, checked once when it is loaded."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from math import isfinite
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ashore_runtime.refusal import Refused
+
+SCHEMA = 1
+ACTIVATIONS = ("relu", "silu")
+CAUTIONS = ("refinement", "actor", "both")
+VARIANTS = ("paper", "unit")
+WEIGHTS = ("eta", "full", "sqrt")
+KEEPS = ("best", "last")
+MAX_WIDTH = 1 << 16
+"""More than any network here has; what comes from a manifest is multiplied, and must stay a sane number."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One number of an observation or an action; a bound of None is no bound."""
+
+    name: str
+    unit: str
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the policy was trained for."""
+
+    name: str
+    summary: str
+    action_map: str
+    """How an action becomes a command, in words, for whoever connects the actuators."""
+    control_period: float
+    """Seconds between two decisions."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """Shapes of the networks; everything is computed in float32."""
+
+    latent: int
+    hidden: tuple[int, ...]
+    """Hidden layers of actor, encoder and dynamics head."""
+    critic_width: int
+    critic_blocks: int
+    critic_heads: int
+    feature_layers: int
+    cosines: int
+    fractions: int
+    activation: str
+    """Activation of the critics: `relu` or `silu`."""
+    dynamics_scale: str
+    """Scale of the dynamics head's likelihood: `learnt` per target, or `unit`."""
+    risk_conditioned: bool
+    """Whether eta is one more input of actor and critics, after z."""
+
+    @property
+    def context(self) -> int:
+        """Length of what actor and critics are conditioned on: z, and eta where they know it."""
+        return self.latent + self.risk_conditioned
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One cost limit in every unit that somebody needs."""
+
+    per_episode: float
+    per_decision: float
+    discounted: float
+    """The unit of the cost critic, and the threshold of Algorithm 1."""
+    discount: float
+    decisions_per_episode: int
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """How Algorithm 1 is run."""
+
+    steps: int = 5
+    """K_ref."""
+    reward_step: float = 0.01
+    """alpha_r."""
+    cost_step: float = 0.05
+    """alpha_c."""
+    proximal: float = 1.0
+    """beta_n."""
+    variant: str = "paper"
+    """`paper`: the cost gradient as it is; `unit`: scaled to length one, so that alpha_c is a distance."""
+    weight: str = "eta"
+    """w(eta): `eta` as in the paper, `sqrt`, or `full` (1 whenever eta > 0)."""
+    keep: str = "best"
+    """`best`: judge every action that could be sent and send the best; `last`: as printed, send the last iterate."""
+    threshold_scale: float = 1.0
+    """The threshold is this times the discounted budget."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The facts that travel with the weights."""
+
+    task: Task
+    observation: tuple[Field, ...]
+    action: tuple[Field, ...]
+    dynamics_features: tuple[int, ...]
+    """Indices of the observation whose change reveals the physics; the encoder looks at these."""
+    network: Network
+    budget: Budget
+    refinement: Refinement = Refinement()
+    caution: str = "refinement"
+    """Where caution comes from: `refinement` (Algorithm 1), `actor` (eta is an input of the actor), or `both`."""
+    training_ranges: tuple[Mapping[str, Any], ...] = ()
+    """Physical parameters and the ranges they were drawn from; carried along for people."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Version of everything that took part, and the revision of the source."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest without `schema`, `files` and `checksum`, which the bundle's writer adds."""
+        return _plain(asdict(self))
+
+    @property
+    def action_low(self) -> np.ndarray:
+        return np.array([-1.0 if f.low is None else max(f.low, -1.0) for f in self.action], np.float32)
+
+    @property
+    def action_high(self) -> np.ndarray:
+        return np.array([1.0 if f.high is None else min(f.high, 1.0) for f in self.action], np.float32)
+
+
+@dataclass(frozen=True)
+class ChangeCalibration:
+    """What simulated worlds say about surprise; see `change`."""
+
+    threshold: float
+    """CUSUM alarm level, in baseline standard deviations."""
+    drift: float = 0.5
+    """CUSUM slack per transition, in the same unit: half the smallest shift worth finding."""
+    mean: float = 0.0
+    """Mean log surprise of a settled posterior in the simulated worlds."""
+    deviation: float = 1.0
+    """Its standard deviation."""
+    ood_level: float | None = None
+    """Running mean of log surprise above which no simulated world was; None leaves the world unjudged."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The risk schedule and the numbers behind it."""
+
+    counts: tuple[int, ...]
+    """Transitions seen, 0 first, rising."""
+    eta: tuple[float, ...]
+    """Risk level per count, never rising."""
+    infeasible: tuple[bool, ...]
+    """Per count: no eta on the grid was enough, and the strongest one is used."""
+    spread: tuple[float, ...] | None = None
+    """Posterior standard deviation (mean over dimensions) that each count asks for; None asks for the count alone."""
+    tempering: float = 1.0
+    """Factor on the evidence of one transition: correlated transitions say less than independent ones."""
+    change: ChangeCalibration | None = None
+    assumptions: tuple[str, ...] = ()
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else (`epsilon`, `lipschitz`, `delta`, ...): carried along, not interpreted."""
+
+    def to_json(self) -> dict[str, Any]:
+        known = asdict(self)
+        tables = known.pop("tables")
+        return _plain({"schema": SCHEMA, **tables, **known})
+
+
+def manifest_from_json(value: Any) -> Manifest:
+    """The manifest in a parsed JSON value, or a refusal that names the entry that is wrong."""
+    table = _table(value, "The manifest")
+    network = _read_network(_entry(table, "network", "The manifest"))
+    observation = _fields(table, "observation")
+    action = _fields(table, "action")
+    features = _list(table, "dynamics_features", _index(len(observation)))
+    caution = _entry(table, "caution", "The manifest")
+    if caution not in CAUTIONS:
+        raise Refused(f"The manifest's caution must be one of {', '.join(CAUTIONS)}.")
+    if caution != "refinement" and not network.risk_conditioned:
+        raise Refused(f"The manifest asks for caution '{caution}' from an actor that does not know eta.")
+    versions = _table(_entry(table, "versions", "The manifest"), "The manifest's versions")
+    if not all(isinstance(text, str) for text in versions.values()):
+        raise Refused("The manifest's versions must be texts.")
+    return Manifest(
+        task=_read_task(_entry(table, "task", "The manifest")),
+        observation=observation,
+        action=action,
+        dynamics_features=features,
+        network=network,
+        budget=_read_budget(_entry(table, "budget", "The manifest")),
+        refinement=_read_refinement(_entry(table, "refinement", "The manifest")),
+        caution=caution,
+        training_ranges=_list(table, "training_ranges", lambda row: _table(row, "A training range")),
+        versions=versions,
+    )
+
+
+def calibration_from_json(value: Any) -> Calibration:
+    """The calibration in a parsed JSON value, or a refusal that names the entry that is wrong."""
+    where = "The calibration"
+    table = dict(_table(value, where))
+    if table.pop("schema", None) != SCHEMA:
+        raise Refused(f"The calibration is not of schema {SCHEMA}, the only one this version reads.")
+    change = table.pop("change", None)
+    calibration = Calibration(
+        counts=_take_list(table, "counts", _count),
+        eta=_take_list(table, "eta", lambda v: _number(v, "eta", 0.0, 1.0)),
+        infeasible=_take_list(table, "infeasible", _boolean),
+        spread=None
+        if table.get("spread") is None
+        else _take_list(table, "spread", lambda v: _number(v, "spread", 0.0, 1.0)),
+        tempering=_number(table.pop("tempering", 1.0), "tempering", 0.0, 1.0),
+        change=None if change is None else _read_change(change),
+        assumptions=_take_list(table, "assumptions", _text),
+        tables={name: entry for name, entry in table.items() if name != "spread"},
+    )
+    counts, eta = calibration.counts, calibration.eta
+    if not counts or counts[0] != 0 or any(a >= b for a, b in pairwise(counts)):
+        raise Refused("The calibration's counts must start at 0 and rise.")
+    if not len(counts) == len(eta) == len(calibration.infeasible) == len(calibration.spread or counts):
+        raise Refused("The calibration's tables differ in length.")
+    if any(a < b for a, b in pairwise(eta)) or eta[0] >= 1.0:
+        raise Refused("The calibration's eta must stay below 1 and never rise with the count.")
+    return calibration
+
+
+def _read_task(value: Any) -> Task:
+    table = _exact(value, "task", ("name", "summary", "action_map", "control_period"))
+    return Task(
+        name=_text(table["name"]),
+        summary=_text(table["summary"]),
+        action_map=_text(table["action_map"]),
+        control_period=_positive(table["control_period"], "control_period"),
+    )
+
+
+def _read_network(value: Any) -> Network:
+    table = _exact(value, "network", tuple(Network.__dataclass_fields__))
+
+    def size(name: str, least: int = 1) -> int:
+        entry = table[name]
+        if not (isinstance(entry, int) and not isinstance(entry, bool) and least <= entry <= MAX_WIDTH):
+            raise Refused(f"The manifest's network size '{name}' must be a whole number of at least {least}.")
+        return entry
+
+    if table["activation"] not in ACTIVATIONS:
+        raise Refused(f"The manifest's activation must be one of {', '.join(ACTIVATIONS)}.")
+    if table["dynamics_scale"] not in ("learnt", "unit"):
+        raise Refused("The manifest's dynamics_scale must be learnt or unit.")
+    return Network(
+        latent=size("latent", 0),
+        hidden=_list(table, "hidden", lambda v: _index(MAX_WIDTH)(v)),
+        critic_width=size("critic_width"),
+        critic_blocks=size("critic_blocks", 0),
+        critic_heads=size("critic_heads"),
+        feature_layers=size("feature_layers"),
+        cosines=size("cosines"),
+        fractions=size("fractions"),
+        activation=table["activation"],
+        dynamics_scale=table["dynamics_scale"],
+        risk_conditioned=_boolean(table["risk_conditioned"]),
+    )
+
+
+def _read_budget(value: Any) -> Budget:
+    table = _exact(value, "budget", tuple(Budget.__dataclass_fields__))
+    return Budget(
+        per_episode=_positive(table["per_episode"], "budget per_episode"),
+        per_decision=_positive(table["per_decision"], "budget per_decision"),
+        discounted=_positive(table["discounted"], "budget discounted"),
+        discount=_number(table["discount"], "budget discount", 0.0, 1.0),
+        decisions_per_episode=_count(table["decisions_per_episode"]),
+    )
+
+
+def _read_refinement(value: Any) -> Refinement:
+    table = _exact(value, "refinement", tuple(Refinement.__dataclass_fields__))
+    for name, allowed in (("variant", VARIANTS), ("weight", WEIGHTS), ("keep", KEEPS)):
+        if table[name] not in allowed:
+            raise Refused(f"The manifest's refinement {name} must be one of {', '.join(allowed)}.")
+    return Refinement(
+        steps=_count(table["steps"]),
+        reward_step=_number(table["reward_step"], "reward_step", 0.0),
+        cost_step=_number(table["cost_step"], "cost_step", 0.0),
+        proximal=_number(table["proximal"], "proximal", 0.0),
+        variant=table["variant"],
+        weight=table["weight"],
+        keep=table["keep"],
+        threshold_scale=_positive(table["threshold_scale"], "threshold_scale"),
+    )
+
+
+def _read_change(value: Any) -> ChangeCalibration:
+    table = _exact(value, "change", tuple(ChangeCalibration.__dataclass_fields__))
+    level = table["ood_level"]
+    return ChangeCalibration(
+        threshold=_positive(table["threshold"], "change threshold"),
+        drift=_number(table["drift"], "change drift", 0.0),
+        mean=_number(table["mean"], "change mean"),
+        deviation=_positive(table["deviation"], "change deviation"),
+        ood_level=None if level is None else _number(level, "change ood_level"),
+    )
+
+
+def _fields(table: Mapping[str, Any], name: str) -> tuple[Field, ...]:
+    def read(value: Any) -> Field:
+        row = _exact(value, name, ("name", "unit", "low", "high"))
+        low, high = (None if row[end] is None else _number(row[end], f"{name} {end}") for end in ("low", "high"))
+        if low is not None and high is not None and low > high:
+            raise Refused(f"The manifest's {name} {str(row['name'])[:64]!r} has its bounds the wrong way round.")
+        return Field(_text(row["name"]), _text(row["unit"]), low, high)
+
+    fields = _list(table, name, read)
+    if not fields or len(fields) > MAX_WIDTH or len({f.name for f in fields}) != len(fields):
+        raise Refused(f"The manifest's {name} must list at least one field, each name once.")
+    return fields
+
+
+def _table(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Refused(f"{what} is not a table.")
+    return value
+
+
+def _exact(value: Any, what: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    table = _table(value, f"The entry '{what}'")
+    if missing := [name for name in names if name not in table]:
+        raise Refused(f"The entry '{what}' lacks '{missing[0]}'.")
+    if unknown := [name for name in table if name not in names]:
+        raise Refused(f"The entry '{what}' has {unknown[0][:64]!r}, which nothing here understands.")
+    return table
+
+
+def _entry(table: Mapping[str, Any], name: str, where: str) -> Any:
+    if name not in table:
+        raise Refused(f"{where} lacks '{name}'.")
+    return table[name]
+
+
+def _list(table: Mapping[str, Any], name: str, read: Callable[[Any], _T]) -> tuple[_T, ...]:
+    value = _entry(table, name, "The manifest")
+    if not isinstance(value, list):
+        raise Refused(f"The entry '{name}' is not a list.")
+    return tuple(read(item) for item in value)
+
+
+def _take_list(table: dict[str, Any], name: str, read: Callable[[Any], _T]) -> tuple[_T, ...]:
+    value = table.pop(name, None)
+    if not isinstance(value, list):
+        raise Refused(f"The calibration's '{name}' is not a list.")
+    return tuple(read(item) for item in value)
+
+
+def _number(value: Any, what: str, low: float = -float("inf"), high: float = float("inf")) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Refused(f"The entry '{what}' is not a number.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
+    if not (isfinite(number) and low <= number <= high):
+        raise Refused(f"The entry '{what}' is {number:g}, outside [{low:g}, {high:g}].")
+    return number
+
+
+def _positive(value: Any, what: str) -> float:
+    number = _number(value, what, 0.0)
+    if number == 0.0:
+        raise Refused(f"The entry '{what}' must be positive.")
+    return number
+
+
+def _index(end: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end):
+            raise Refused(f"A whole number below {end} was expected.")
+        return value
+
+    return read
+
+
+_count = _index(1 << 53)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Refused("true or false was expected.")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Refused("A text was expected.")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Tuples become lists, as JSON will give them back: what is compared with a file must look like the file."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value

@@ -1,0 +1,172 @@
+"""The bundle: one form, the same bytes again, and no damage that goes unnoticed."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ashore_runtime import Refused, bundle, schema, signature
+from ashore_runtime.schema import Calibration
+from ashore_runtime.signature import TrustedKey
+from runtime import small_bundle
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {"": path.read_bytes()} if path.is_file() else {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["again", "again.zip"])
+def test_saving_what_was_loaded_gives_the_same_bytes(tmp_path: Path, name):
+    first = small_bundle.write(tmp_path / f"first_{name}")
+    loaded = bundle.load(first)
+    second = bundle.save_again(loaded, tmp_path / name)
+    assert contents(first) == contents(second)
+    assert bundle.load(second).checksum == loaded.checksum
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_folder_and_zip_hold_the_same(bundle_folder: Path, tmp_path: Path):
+    folder = bundle.load(bundle_folder)
+    packed = bundle.load(bundle.save_again(folder, tmp_path / "b.zip"))
+    assert packed.checksum == folder.checksum and packed.calibration == small_bundle.CALIBRATION
+    assert packed.manifest == folder.manifest == small_bundle.manifest()
+    for name, tensor in folder.weights.items():
+        np.testing.assert_array_equal(tensor, packed.weights[name])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.floats(0.0, 0.95), min_size=1, max_size=8).map(lambda etas: tuple(sorted(etas, reverse=True))),
+    st.floats(0.0, 1.0),
+    st.lists(st.text(max_size=40), max_size=3),
+)
+def test_any_calibration_survives_being_written(etas, tempering, sentences):
+    counts = (0, *(2**i for i in range(len(etas) - 1)))
+    calibration = Calibration(
+        counts, etas, (False,) * len(etas), tempering=tempering, assumptions=tuple(sentences), tables={"epsilon": [1]}
+    )
+    again = schema.calibration_from_json(json.loads(json.dumps(calibration.to_json())))
+    assert again == dataclasses.replace(calibration, tables={"epsilon": [1]})
+    assert again.to_json() == calibration.to_json()
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_every_flipped_bit_is_found(bundle_folder: Path, tmp_path: Path, form):
+    generator = np.random.default_rng(0)
+    loaded = bundle.load(bundle_folder)
+    path = bundle.save_again(loaded, tmp_path / ("b.zip" if form == "zip" else "b"))
+    files = [path] if form == "zip" else sorted(path.iterdir())
+    for file in files:
+        whole = file.read_bytes()
+        # Half of the flips where the structure is, at both ends.
+        places = np.concatenate(
+            [generator.integers(0, min(400, len(whole)), 40), generator.integers(0, len(whole), 60)]
+        )
+        for place in (*places, len(whole) - 1 - generator.integers(0, min(400, len(whole)))):
+            bad = bytearray(whole)
+            bad[place] ^= 1 << int(generator.integers(8))
+            file.write_bytes(bad)
+            with pytest.raises(Refused):
+                bundle.load(path)
+        file.write_bytes(whole)
+    bundle.load(path)
+
+
+def test_every_truncation_is_found(bundle_folder: Path, tmp_path: Path):
+    path = bundle.save_again(bundle.load(bundle_folder), tmp_path / "b.zip")
+    whole = path.read_bytes()
+    generator = np.random.default_rng(0)
+    lengths = {*range(200), *range(len(whole) - 200, len(whole)), *generator.integers(0, len(whole), 200).tolist()}
+    for length in lengths:
+        path.write_bytes(whole[:length])
+        with pytest.raises(Refused):
+            bundle.load(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(Refused, match="not a bundle in its stored form"):
+        bundle.load(path)
+
+
+def test_what_could_not_be_loaded_is_not_written(tmp_path: Path):
+    facts = small_bundle.manifest()
+    weights = small_bundle.weights(facts)
+    loaded = bundle.load(small_bundle.write(tmp_path / "good"))
+    for broken, message in (
+        ({**weights, "actor/output/bias": weights["actor/output/bias"] * np.nan}, "not finite"),
+        ({name: w for name, w in weights.items() if name != "actor/output/bias"}, "lack 'actor/output/bias'"),
+        ({**weights, "actor/output/bias": np.zeros(3, np.float32)}, "has the shape"),
+        ({**weights, "actor/output/bias": weights["actor/output/bias"] + 0.01}, "do not reproduce their golden"),
+    ):
+        with pytest.raises(Refused, match=message):
+            bundle.write(tmp_path / "bad", facts, broken, loaded.golden, "")
+        assert not (tmp_path / "bad").exists()
+    rising = dataclasses.replace(small_bundle.CALIBRATION, eta=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5))
+    with pytest.raises(Refused, match="never rise"):
+        bundle.write(tmp_path / "bad", facts, weights, loaded.golden, "", rising)
+
+
+def test_a_policy_without_critics_encoder_and_calibration_is_a_bundle(tmp_path: Path):
+    facts = small_bundle.manifest(dataclasses.replace(small_bundle.NETWORK, latent=0))
+    kept = {n: w for n, w in small_bundle.weights(facts).items() if n.startswith(("actor", "normaliser"))}
+    from ashore_runtime import golden
+    from ashore_runtime.policy import PolicyNetworks
+
+    inputs = golden.inputs(facts, kept)
+    vectors = inputs | golden.outputs(facts, PolicyNetworks(facts, kept), inputs)
+    loaded = bundle.load(bundle.write(tmp_path / "bare", facts, kept, vectors, "# Bare\n"))
+    assert loaded.calibration is None and not loaded.networks.identifies and loaded.networks.critics is None
+    with pytest.raises(Refused, match="has no critics"):
+        bundle.write(tmp_path / "bad", facts, kept, vectors, "", small_bundle.CALIBRATION)
+
+
+SECRET = bytes(range(32))
+KEY = TrustedKey(signature.public_key(SECRET))
+
+
+def test_signatures(tmp_path: Path):
+    plain = small_bundle.write(tmp_path / "plain")
+    signed = small_bundle.write(tmp_path / "signed", secret_key=SECRET)
+    bundle.load(signed)
+    bundle.load(signed, (KEY,))
+    with pytest.raises(Refused, match="is not signed"):
+        bundle.load(plain, (KEY,))
+    with pytest.raises(Refused, match="not trusted"):
+        bundle.load(signed, (TrustedKey(signature.public_key(bytes(32))),))
+    with pytest.raises(Refused, match="has expired"):
+        bundle.load(signed, (dataclasses.replace(KEY, not_after=1.0),))
+    (plain / "manifest.sig").write_bytes((signed / "manifest.sig").read_bytes())
+    bundle.load(plain, (KEY,))  # The two are the same bundle.
+    other = small_bundle.write(tmp_path / "other", seed=1)
+    (other / "manifest.sig").write_bytes((signed / "manifest.sig").read_bytes())
+    for trusted in ((), (KEY,)):
+        with pytest.raises(Refused, match="does not belong to this manifest"):
+            bundle.load(other, trusted)
+
+
+def test_ed25519_against_rfc_8032():
+    # Section 7.1, tests 1 and 3.
+    for secret, public, message, expected in (
+        (
+            "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+            "",
+            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24"
+            "655141438e7a100b",
+        ),
+        (
+            "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+            "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+            "af82",
+            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28d"
+            "c027beceea1ec40a",
+        ),
+    ):
+        key, text, proof = bytes.fromhex(public), bytes.fromhex(message), bytes.fromhex(expected)
+        assert signature.public_key(bytes.fromhex(secret)) == key
+        assert signature.sign(bytes.fromhex(secret), text) == key + proof
+        assert signature.verify(key, text, proof)
+        assert not signature.verify(key, text + b"!", proof)
+        assert not signature.verify(key, text, proof[:-1] + bytes([proof[-1] ^ 1]))

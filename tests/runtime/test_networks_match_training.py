@@ -1,0 +1,191 @@
+"""The NumPy networks against the ones that were trained: values and gradients, small and standard sizes."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ashore.learning import normalisation
+from ashore.learning.normalisation import Normalisers, RunningStatistics
+from ashore.networks import actor, architecture, critic, dynamics_head, encoder
+from ashore.networks.architecture import SIZES, Architecture, Sizes, from_named_weights
+from ashore.networks.critic import COST, REWARD
+from ashore.quantiles import midpoints
+from ashore_runtime import critics, golden
+from ashore_runtime.policy import PolicyNetworks
+from ashore_runtime.refinement import Box, refine
+from ashore_runtime.schema import Field, Manifest, Network, Refinement
+from runtime import small_bundle
+
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def network_of(sizes: Sizes, risk_conditioned: bool) -> Network:
+    return Network(
+        latent=sizes.latent,
+        hidden=sizes.hidden,
+        critic_width=sizes.critic_width,
+        critic_blocks=sizes.critic_blocks,
+        critic_heads=sizes.critic_heads,
+        feature_layers=2,
+        cosines=sizes.cosines,
+        fractions=sizes.fractions,
+        activation=sizes.activation,
+        dynamics_scale=sizes.dynamics_scale,
+        risk_conditioned=risk_conditioned,
+    )
+
+
+def trained_outputs(nets: Architecture, facts: Manifest, weights: dict, given: dict) -> dict[str, np.ndarray]:
+    """Every golden output, from the functions that are used in training."""
+    params = from_named_weights({name: w for name, w in weights.items() if not name.startswith("normaliser/")})
+    normalisers = Normalisers(
+        *(
+            RunningStatistics(
+                jnp.asarray(weights[f"normaliser/{kind}/mean"]),
+                jnp.asarray(weights[f"normaliser/{kind}/variance"]),
+                jnp.zeros((), jnp.int32),
+            )
+            for kind in Normalisers._fields
+        )
+    )
+    index = jnp.asarray(nets.features)
+
+    def one(row: dict) -> dict:
+        observation, action, latent, eta = row["observation"], row["action"], row["latent"], row["eta"]
+        normal = normalisation.normalise(normalisers.observation, observation)
+        fed = eta if facts.caution != "refinement" else jnp.zeros((), jnp.float32)
+        condition = architecture.condition(nets, latent, fed)
+        change = row["next_observation"][index] - observation[index]
+        vector = normalisation.encoder_input(
+            normalisers, nets.features, observation[index], action, change, row["reward"], row["cost"]
+        )
+        factor = encoder.factor(nets.encoder, params["encoder"], vector)
+
+        def reward_value(action):
+            taus = midpoints(0.0, nets.sizes.fractions)
+            pair = critic.one_of(params["critics"], REWARD)
+            return jnp.mean(critic.reward_quantiles(nets.critic, pair, normal, action, condition, taus))
+
+        def cost_value(action):
+            taus = midpoints(eta, nets.sizes.fractions)
+            pair = critic.one_of(params["critics"], COST)
+            quantiles = critic.cost_quantiles(nets.critic, pair, normal, action, condition, taus)
+            return jnp.max(jnp.mean(quantiles, axis=1))
+
+        reward, reward_gradient = jax.value_and_grad(reward_value)(action)
+        cost, cost_gradient = jax.value_and_grad(cost_value)(action)
+        return {
+            "output/action": actor.apply(nets.actor, params["actor"], normal, condition),
+            "output/factor_mean": factor.mean,
+            "output/factor_precision": factor.precision,
+            "output/prediction": dynamics_head.apply(nets.dynamics, params["dynamics"], normal, action, latent),
+            "output/reward_value": reward,
+            "output/reward_gradient": reward_gradient,
+            "output/cost_value": cost,
+            "output/cost_gradient": cost_gradient,
+        }
+
+    return jax.device_get(jit(lambda rows: jax.lax.map(one, rows))({name: jnp.asarray(a) for name, a in given.items()}))
+
+
+TINY = Sizes(critic_width=16, fractions=4, hidden=(16, 16), latent=3, cosines=16)
+CASES = {
+    "tiny": (TINY, False, "refinement"),
+    "smooth": (
+        Sizes(critic_width=16, fractions=4, hidden=(16,), latent=2, cosines=8, activation="silu"),
+        False,
+        "refinement",
+    ),
+    "knows eta": (TINY, True, "both"),
+    "knows eta, unused": (TINY, True, "refinement"),
+    "standard": (SIZES["standard"], False, "refinement"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients(case):
+    sizes, risk_conditioned, caution = CASES[case]
+    observation = tuple(Field(f"s{i}", "1", -3.0, 3.0) for i in range(9))
+    facts = small_bundle.manifest(
+        network_of(sizes, risk_conditioned), observation=observation, caution=caution, dynamics_features=(0, 1, 5)
+    )
+    nets = Architecture(9, 2, (0, 1, 5), sizes, risk_conditioned)
+    weights = small_bundle.weights(facts, seed=3)
+    given = golden.inputs(facts, weights)
+    expected = trained_outputs(nets, facts, weights, given)
+    networks = PolicyNetworks(facts, weights)
+    found = golden.outputs(facts, networks, given)
+    assert set(found) == set(expected)
+    for name in found:
+        size = np.maximum(1.0, np.abs(expected[name]).max(axis=-1, keepdims=True))
+        error = np.abs(found[name] - expected[name]) / size
+        # A unit within rounding of its kink may fall on either side of it, and the gradient jumps there.
+        rows = error.reshape(len(error), -1).max(axis=1)
+        assert np.mean(rows <= 1e-5) >= (0.99 if "gradient" in name else 1.0), (name, rows.max())
+    golden.replay(facts, networks, given | expected)
+
+
+class TrainedCritics:
+    """The critics of training, asked one action at a time."""
+
+    def __init__(self, nets: Architecture, weights: dict) -> None:
+        params = from_named_weights({name: w for name, w in weights.items() if name.startswith("critic_")})["critics"]
+
+        def reward(action, normal, latent):
+            taus = midpoints(0.0, nets.sizes.fractions)
+            return jnp.mean(
+                critic.reward_quantiles(nets.critic, critic.one_of(params, REWARD), normal, action, latent, taus)
+            )
+
+        def cost(action, normal, latent, eta):
+            taus = midpoints(eta, nets.sizes.fractions)
+            values = critic.cost_quantiles(nets.critic, critic.one_of(params, COST), normal, action, latent, taus)
+            return jnp.max(jnp.mean(values, axis=1))
+
+        self._cost, self._cost_gradient, self._reward_gradient = jit(cost), jit(jax.grad(cost)), jit(jax.grad(reward))
+
+    def prepare(self, normal, latent, eta):
+        self._state = (normal, latent, jnp.float32(eta))
+
+    def cost(self, action):
+        return float(self._cost(action, *self._state))
+
+    def cost_gradient(self, action):
+        return np.asarray(self._cost_gradient(action, *self._state))
+
+    def reward_gradient(self, action):
+        return np.asarray(self._reward_gradient(action, *self._state[:2]))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [Refinement(), Refinement(variant="unit", weight="full"), Refinement(keep="last", weight="sqrt", steps=15)],
+)
+def test_refined_actions(chosen):
+    facts = small_bundle.manifest(network_of(TINY, False))
+    nets = Architecture(4, 2, (0, 2), TINY)
+    weights = small_bundle.weights(facts, seed=5)
+    networks, trained = PolicyNetworks(facts, weights), TrainedCritics(nets, weights)
+    assert networks.critics is not None
+    given = golden.inputs(facts, weights)
+    box = Box(np.full(2, -1.0, np.float32), np.full(2, 1.0, np.float32))
+    moved = 0
+    for i in range(100):
+        normal = networks.normalisers.observation.normalise(given["observation"][i])
+        latent, eta = given["latent"][i], float(given["eta"][i])
+        nominal = networks.action(normal, latent)
+        networks.critics.prepare(normal, latent, eta)
+        trained.prepare(normal, latent, eta)
+        ours, theirs = (refine(asked, nominal, eta, 0.5, box, chosen) for asked in (networks.critics, trained))
+        np.testing.assert_allclose(ours.action, theirs.action, atol=1e-5)
+        assert ours.steps == theirs.steps
+        moved += ours.action is not nominal
+    assert moved > 50
+
+
+def test_midpoints_are_the_trained_ones():
+    for level in (0.0, 0.05, 0.3, 0.95):
+        np.testing.assert_array_equal(critics.midpoints(level, 16), midpoints(level, 16))

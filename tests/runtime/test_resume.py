@@ -1,0 +1,123 @@
+"""Killed at any moment, a runtime comes back with what it had learnt, and never acting."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ashore_runtime import Mode, Refused, Runtime
+from ashore_runtime import journal as journals
+from runtime import small_bundle
+
+# A deployment that says after each transition how many are in the posterior, until it is killed.
+LOOP = """
+import sys
+import numpy as np
+from ashore_runtime import GuardSettings, Limits, Runtime
+
+runtime = Runtime.load(sys.argv[1], journal=sys.argv[2], limits=Limits(guard=GuardSettings(stuck_steps=0)))
+runtime.arm()
+generator = np.random.default_rng(0)
+while True:
+    observation = generator.uniform(-1, 1, 4)
+    runtime.act(observation)
+    evidence = runtime.observe(observation + 0.1, 0.0, 0.0)
+    print(evidence.n_real, flush=True)
+"""
+
+
+def deployed(folder: Path, journal: Path, count: int) -> Runtime:
+    runtime = Runtime.load(folder, journal=journal, freeze=False)
+    runtime.arm()
+    generator = np.random.default_rng(0)
+    for _ in range(count):
+        observation = generator.uniform(-1, 1, 4)
+        runtime.act(observation)
+        runtime.observe(observation + 0.1, 0.0, 0.0)
+    return runtime
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kill_9_loses_at_most_one_transition(bundle_folder: Path, tmp_path: Path, seed):
+    journal = tmp_path / "run.jnl"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", LOOP, str(bundle_folder), str(journal)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(float(np.random.default_rng(seed).uniform(0.0, 0.2)))
+        process.send_signal(signal.SIGKILL)
+        said = [int(line) for line in process.stdout.read().splitlines() if line.strip()]
+    begun = time.monotonic()
+    runtime = Runtime.resume(journal, rule="trust", freeze=False)
+    assert time.monotonic() - begun < 5.0
+    assert runtime.state is Mode.READY
+    # It may have been killed between writing a transition and saying so, and a line may be torn.
+    assert max(said, default=1) - 1 <= runtime.posterior.count <= max(said, default=1) + 2
+    assert runtime.posterior.precision_sum.min() > 0.0
+    runtime.close()
+
+
+@pytest.mark.parametrize(("rule", "count", "eta"), [("trust", 17, 0.0), ("discount", 8, 0.3), ("reset", 0, 0.9)])
+def test_resume_rules(bundle_folder: Path, tmp_path: Path, rule, count, eta):
+    first = deployed(bundle_folder, tmp_path / "run.jnl", 17)
+    learnt = first.posterior
+    first.close()
+    runtime = Runtime.resume(tmp_path / "run.jnl", rule=rule, freeze=False)
+    assert runtime.state is Mode.READY and runtime.posterior.count == count and runtime.eta == eta
+    share = {"trust": 1.0, "discount": 0.5, "reset": 0.0}[rule]
+    np.testing.assert_array_equal(runtime.posterior.precision_sum, share * learnt.precision_sum)
+    runtime.close()
+    # What the rule made of it is what the next one finds.
+    again = Runtime.resume(tmp_path / "run.jnl", rule="trust", freeze=False)
+    assert again.posterior.count == count
+    again.close()
+
+
+def test_resume_at_every_truncation(bundle_folder: Path, tmp_path: Path):
+    journal = tmp_path / "run.jnl"
+    deployed(bundle_folder, journal, 4).close()
+    whole = journal.read_bytes()
+    counts = []
+    for length in range(8, len(whole), 7):
+        journal.write_bytes(whole[:length])
+        if not list(journals.records(journal)):
+            with pytest.raises(Refused, match="does not begin"):
+                journals.last_state(journal)
+        else:
+            counts.append(journals.last_state(journal)[1]["count"])
+    assert counts == sorted(counts) and counts[0] == 0 and counts[-1] == 4
+
+
+def test_a_journal_belongs_to_its_bundle(bundle_folder: Path, tmp_path: Path):
+    journal = tmp_path / "run.jnl"
+    deployed(bundle_folder, journal, 3).close()
+    other = small_bundle.write(tmp_path / "other", seed=1)
+    with pytest.raises(Refused, match="belongs to another bundle"):
+        Runtime.resume(journal, other, freeze=False)
+    with pytest.raises(Refused, match="cannot be read"):
+        Runtime.resume(tmp_path / "nothing.jnl", freeze=False)
+    with pytest.raises(Refused, match="resume rule"):
+        Runtime.resume(journal, rule="hope", freeze=False)
+
+
+def test_a_rotated_journal_still_knows_everything(bundle_folder: Path, tmp_path: Path):
+    journal = tmp_path / "run.jnl"
+    runtime = deployed(bundle_folder, journal, 2)
+    assert runtime._journal is not None
+    runtime._journal._max_bytes = 4000
+    generator = np.random.default_rng(1)
+    for _ in range(40):
+        observation = generator.uniform(-1, 1, 4)
+        runtime.act(observation)
+        runtime.observe(observation + 0.1, 0.0, 0.0)
+    runtime.close()
+    assert journals.previous(journal).exists()
+    again = Runtime.resume(journal, rule="trust", freeze=False)
+    assert again.posterior.count == 42
+    again.close()

@@ -1,0 +1,65 @@
+"""eta: careful first, relaxed on evidence, tightened at once, and slow to relax again."""
+
+import dataclasses
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ashore_runtime.schedule import Schedule
+from runtime.small_bundle import CALIBRATION
+
+
+def test_the_table_is_read_at_the_count_that_was_reached():
+    schedule = Schedule(CALIBRATION)
+    assert [schedule.table(n, 1.0)[0] for n in (0, 1, 2, 3, 7, 8, 15, 16, 10**9)] == [
+        0.9, 0.9, 0.6, 0.6, 0.6, 0.3, 0.3, 0.0, 0.0,
+    ]  # fmt: skip
+    assert schedule.table(0, 1.0)[1] and not schedule.table(1, 1.0)[1]
+
+
+def test_a_posterior_that_stayed_wide_is_read_where_it_belongs():
+    schedule = Schedule(dataclasses.replace(CALIBRATION, spread=(1.0, 0.9, 0.8, 0.7, 0.6, 0.5)))
+    assert schedule.table(16, 0.5)[0] == 0.0
+    assert schedule.table(16, 0.55)[0] == 0.3
+    assert schedule.table(16, 0.99)[0] == 0.9
+
+
+def test_an_alarm_tightens_at_once_and_patience_passes_before_it_relaxes():
+    schedule = Schedule(CALIBRATION, patience=5)
+    state = schedule.start()
+    for count in range(1, 21):
+        state = schedule.after(state, count, 0.5, clean=True, alarm=False)
+    assert state.eta == 0.0
+    state = schedule.after(state, 20, 0.5, clean=False, alarm=True)
+    assert state.eta == 0.9
+    for _ in range(4):
+        state = schedule.after(state, 20, 0.5, clean=True, alarm=False)
+        assert state.eta == 0.9
+    # A transition that could not be used starts the wait again without tightening further.
+    state = schedule.after(state, 20, 0.5, clean=False, alarm=False)
+    for step in range(1, 6):
+        state = schedule.after(state, 20, 0.5, clean=True, alarm=False)
+        assert state.eta == (0.9 if step < 5 else 0.0)
+
+
+def test_without_calibration_there_is_no_caution():
+    schedule = Schedule(None)
+    state = schedule.after(schedule.start(), 0, 1.0, clean=False, alarm=True)
+    assert state.eta == 0.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["clean", "unused", "alarm"]), max_size=80), st.integers(1, 10))
+def test_it_relaxes_only_on_evidence(events, patience):
+    schedule = Schedule(CALIBRATION, patience)
+    state, count = schedule.start(), 0
+    since_alarm = patience
+    for event in events:
+        before = state
+        count += event == "clean"
+        state = schedule.after(state, count, 0.5, clean=event == "clean", alarm=event == "alarm")
+        since_alarm = 0 if event != "clean" else since_alarm + 1
+        if state.eta < before.eta:
+            assert event == "clean" and since_alarm >= patience
+        if event == "alarm":
+            assert state.eta == 0.9
