@@ -27,6 +27,9 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("ashore.cli.demo", "play every task once; write videos and a figure"),
     "train": Verb("ashore.cli.train", "TASK METHOD: train a policy; --resume RUN goes on with a run that was stopped"),
     "evaluate": Verb("ashore.cli.evaluate", "RUN: deploy a trained run in unseen worlds; return and cost by shift"),
+    "calibrate": Verb(
+        "ashore.cli.calibrate", "RUN: measure how careful a trained run must be; write its risk schedule"
+    ),
     "bench env": Verb("ashore.cli.bench_env", "measure steps per second by task, engine and batch size"),
 }
 

@@ -1,0 +1,278 @@
+"""A calibration in plain numbers, as `calibration.json` holds it, and in sentences, as a person should read it."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from ashore.budget import Budget
+from ashore.calibration import conformal, cost_sensitivity
+from ashore.calibration.calibrate import Calibration, Realised, deployment_decisions, replicas
+from ashore.calibration.careful_policy import CarefulPolicy
+from ashore.calibration.latent_error import Table
+from ashore.environments.base import Task
+
+SCHEMA = 1
+UNIT = "discounted: mean cost per decision / (1 - discount)"
+_RULES = {
+    "max": "Delta_c >= max(L_c epsilon, |dJ_c|)",
+    "paper": "Delta_c >= L_c epsilon",
+    "direct": "Delta_c >= |dJ_c|",
+    "budget": "J_c(eta | N) <= budget",
+}
+_EVENTS = {"max": 3, "paper": 3, "direct": 2, "budget": 1}
+"""Quantiles that must hold together for a schedule to be right, by rule."""
+
+
+def content(
+    task: Task, policy: CarefulPolicy, calibration: Calibration, weights_sha256: str, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything that was measured; numbers that do not exist are None."""
+    config, measured, schedule = calibration.config, calibration.measured, calibration.schedule
+    spread = _widest_spread(calibration)
+    return _plain(
+        {
+            "schema": SCHEMA,
+            "unit": UNIT,
+            **facts,
+            "weights_sha256": weights_sha256,
+            "budget": budget_in_all_units(calibration.budget),
+            "level": config.level,
+            "rule": config.rule,
+            "rule_meaning": _RULES[config.rule],
+            "joint_level": conformal.joint_coverage(config.level, _EVENTS[config.rule]),
+            "caution": policy.caution,
+            "refinement": dataclasses.asdict(policy.refinement),
+            "compute": policy.nets.sizes.compute,
+            "settings": dataclasses.asdict(config),
+            "counts": config.counts,
+            "etas": config.etas,
+            "eta": schedule.eta,
+            "infeasible": schedule.infeasible,
+            "schedule": {
+                "eta": schedule.eta,
+                "infeasible": schedule.infeasible,
+                "lookup": "the entry of the largest count that is not above N",
+                "by_rule": {rule: found._asdict() for rule, found in measured.schedules.items()},
+                "first_pass": calibration.first_schedule._asdict(),
+            },
+            "spread": spread,
+            "epsilon": measured.epsilon.value,
+            "lipschitz": measured.lipschitz.value,
+            "direct": measured.direct.value,
+            "delta": measured.delta.value,
+            "delta_measured_at": config.measured_counts,
+            "cost_bound": measured.cost_bound.value,
+            "standard_errors": {
+                "epsilon": measured.epsilon.standard_error,
+                "lipschitz": measured.lipschitz.standard_error,
+                "direct": measured.direct.standard_error,
+                "delta": measured.delta.standard_error,
+                "cost_bound": measured.cost_bound.standard_error,
+                "cost_difference_in_one_environment": measured.episode_error,
+            },
+            "mean_delta": {
+                "counts": config.measured_counts,
+                "value": measured.mean_delta,
+                "standard_error": measured.mean_delta_error,
+            },
+            "trigger_rate": measured.triggered,
+            "episode_return": measured.episode_return,
+            "neutral_cost": {
+                "mean": measured.neutral_mean,
+                "bound": measured.neutral_bound,
+                "reference_mean": measured.reference_mean,
+            },
+            "ratio_environments": measured.ratio_environments,
+            "noise_floor": _first(measured.noise_floor),
+            "theorem_bound": calibration.budget.discounted + measured.lipschitz_error,
+            "tempering": calibration.tempering,
+            "tempering_measured": {
+                **measured.tempering._asdict(),
+                # Fitted on what was already tempered: the factor that evidence should count in all.
+                "factor": calibration.tempering * measured.tempering.factor,
+            },
+            "change_threshold": None,
+            "change": None,
+            "coverage": {
+                "scheduled": _realised(calibration.scheduled),
+                "neutral": _realised(calibration.neutral),
+            },
+            "per_episode": _per_episode(calibration),
+            "assumptions": assumptions(task, policy, calibration),
+        }
+    )
+
+
+def budget_in_all_units(budget: Budget) -> dict[str, float]:
+    """The cost limit per episode, per decision and discounted, with what converts them."""
+    return {
+        "per_episode": budget.per_episode,
+        "per_decision": budget.per_decision,
+        "discounted": budget.discounted,
+        "decisions_per_episode": budget.decisions_per_episode,
+        "discount": budget.discount,
+    }
+
+
+def per_episode_factor(budget: Budget) -> float:
+    """Episode cost per unit of discounted cost."""
+    return budget.per_episode / budget.discounted
+
+
+def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> list[str]:
+    """What was assumed, one sentence each, next to the number it supports."""
+    config, measured, budget = calibration.config, calibration.measured, calibration.budget
+    decisions, copies = deployment_decisions(task, config), replicas(task, config)
+    covered, level = calibration.scheduled.coverage, config.level
+    joint = conformal.joint_coverage(level, _EVENTS[config.rule])
+    sentences = [
+        f"Every table: the world that is met is drawn like the {config.environments} simulated ones, from the training "
+        "ranges. Outside them no number here is a promise.",
+        f"Every quantile holds for the next world with probability {level:g} by itself (conformal, exchangeable "
+        f"worlds). The rule '{config.rule}' needs {_EVENTS[config.rule]} of them at once: together {joint:g} by "
+        "the union bound" + (", which is no promise at all." if joint == 0.0 else "."),
+        f"J_c is the mean cost per decision of whole episodes, divided by 1 - {budget.discount:g} as the budget is: "
+        f"{budget.discounted:g} stands for {budget.per_episode:g} per episode.",
+        f"epsilon(N): the reference latent stands for the true one; it comes from {(copies - 1) * decisions} "
+        "transitions of other deployments in the same world. epsilon(0) is that of the prior's mean, "
+        "which is what is deployed.",
+        "L_c(N) is a ratio of measured differences, not a Lipschitz constant of J_c: beliefs that were not met may be "
+        f"steeper. Environments with an error below {cost_sensitivity.SMALLEST_ERROR:g} are left out of it; "
+        "where too few remain it is unknown, and the direct difference takes the place of L_c epsilon.",
+        f"The noise floor, |dJ_c| between two sets of scenes at the same belief, is "
+        f"{measured.noise_floor.value[0]:.3g} (discounted). All comparisons share their scenes and "
+        "usually have less noise; it is not subtracted.",
+        f"Delta_c(eta | N) was measured at N = {', '.join(map(str, config.measured_counts))}; in between the smaller "
+        "neighbour is taken. It is a measurement with the belief held fixed for an episode, and may be negative.",
+        "The condition Delta_c >= L_c epsilon keeps the budget only if the policy keeps it when fed the true latent: "
+        f"fed the reference it costs {measured.reference_mean:.3g} of {budget.discounted:g} on average here.",
+        f"Contexts were collected by the careful policy itself, in order, at the first pass's schedule. The tables "
+        f"belong to caution '{policy.caution}' with the refinement written beside them, computed in "
+        f"{policy.nets.sizes.compute}.",
+        f"Coverage: {covered.covered} of {covered.worlds} unseen worlds stayed under the budget by the schedule; at "
+        f"{covered.confidence:g} confidence the share is at least {covered.lower_bound:.3f}. A world's cost is the "
+        f"mean of {copies * decisions // budget.decisions_per_episode} episodes and has noise of its own.",
+    ]
+    sentences.append(
+        "The noise of measurement was taken out of the spread between worlds, assuming both have the same shape: the "
+        "quantiles are better guesses and only approximately conformal."
+        if config.denoise
+        else f"Costs are estimated from {config.episodes} episodes per world, and their noise is in the quantiles: the "
+        "tables are wider than the worlds are. --set denoise=true takes it out."
+    )
+    if calibration.schedule.infeasible.any():
+        marked = [str(n) for n, bad in zip(config.counts, calibration.schedule.infeasible, strict=True) if bad]
+        sentences.insert(
+            0,
+            f"INFEASIBLE at N = {', '.join(marked)}: no risk level on the grid makes up for what is not known there. "
+            "The level with the largest mean reduction is used, and it is not enough by this rule.",
+        )
+    return sentences
+
+
+def page(run: str, task: Task, policy: CarefulPolicy, calibration: Calibration) -> str:
+    """One page for a person: the schedule, whether it held, and what was assumed."""
+    config, measured, factor = calibration.config, calibration.measured, per_episode_factor(calibration.budget)
+    needed = np.maximum(measured.lipschitz_error, measured.direct.value)
+    rows = [
+        f"| {count} | {eta:g}{' (infeasible)' if bad else ''} | {epsilon:.3f} | {lipschitz:.3g} | {direct:.3g} | "
+        f"{need:.3g} | {delta.max():.3g} |"
+        for count, eta, bad, epsilon, lipschitz, direct, need, delta in zip(
+            config.counts,
+            calibration.schedule.eta,
+            calibration.schedule.infeasible,
+            measured.epsilon.value,
+            measured.lipschitz.value,
+            measured.direct.value,
+            needed,
+            measured.delta.value,
+            strict=True,
+        )
+    ]
+    lines = [
+        f"# Calibration of {run}",
+        "",
+        f"Task {task.description.name}, level {config.level:g}, rule `{config.rule}` ({_RULES[config.rule]}), caution "
+        f"`{policy.caution}`. Costs are in the discounted unit; times {factor:g} they are per episode.",
+        "",
+        "| N | eta(N) | epsilon | L_c | direct | needed | largest Delta_c |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        "| unseen worlds | cost per episode | return | under the budget | at least (95 %) |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {name} | {found.cost.mean() * factor:.2f} of {calibration.budget.per_episode:g} | "
+            f"{found.episode_return:.2f} | {found.coverage.covered} of {found.coverage.worlds} | "
+            f"{found.coverage.lower_bound:.3f} |"
+            for name, found in (("by the schedule", calibration.scheduled), ("eta = 0", calibration.neutral))
+        ),
+        "",
+        f"Evidence counted {calibration.tempering:g} times. For the posterior's spread to match its error, it should "
+        f"count {calibration.tempering * measured.tempering.factor:.3g} times.",
+        "",
+        "## What was assumed",
+        "",
+        *(f"- {sentence}" for sentence in assumptions(task, policy, calibration)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _widest_spread(calibration: Calibration) -> np.ndarray:
+    """The widest posterior of any simulated world at each count: mean standard deviation over the latent."""
+    deviation = np.mean(1.0 / np.sqrt(1.0 + calibration.measured.contexts.precision_sum), axis=2)
+    return np.max(deviation, axis=1)
+
+
+def _realised(found: Realised) -> dict[str, Any]:
+    return {
+        **found.coverage._asdict(),
+        "first_episode": found.first_episode._asdict(),
+        "mean_cost": float(found.cost.mean()),
+        "cost_by_count": found.by_count,
+        "cost_bound_by_count": found.bound_by_count,
+        "episode_return": found.episode_return,
+        "trigger_rate": found.triggered,
+        "diverged": found.diverged,
+    }
+
+
+def _per_episode(calibration: Calibration) -> dict[str, Any]:
+    """The tables that carry a cost, in episode cost."""
+    factor, measured = per_episode_factor(calibration.budget), calibration.measured
+    tables = {
+        "lipschitz": measured.lipschitz,
+        "direct": measured.direct,
+        "delta": measured.delta,
+        "cost_bound": measured.cost_bound,
+    }
+    return {
+        **{name: table.value * factor for name, table in tables.items()},
+        "noise_floor": measured.noise_floor.value[0] * factor,
+        "mean_cost": {
+            "scheduled": calibration.scheduled.cost.mean() * factor,
+            "neutral": calibration.neutral.cost.mean() * factor,
+        },
+    }
+
+
+def _first(table: Table) -> dict[str, float]:
+    return {"value": float(table.value[0]), "standard_error": float(table.standard_error[0])}
+
+
+def _plain(value: Any) -> Any:
+    """Lists, dictionaries and plain numbers for JSON, which knows neither NaN nor infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, np.integer):
+        return int(value)
+    return value
