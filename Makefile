@@ -27,7 +27,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/ashore demo
 
 test: check
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.installed-dev
 	@$(BIN)/ruff check

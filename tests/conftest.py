@@ -1,7 +1,6 @@
 """How every test runs: no implicit broadcasting, no implicit type promotion, compiled programs kept between runs."""
 
 import jax
-import pytest
 
 import ashore  # noqa: F401 - before JAX opens a device: it makes old JAX safe to start
 from ashore.compilation_cache import keep_compiled_programs
@@ -10,10 +9,3 @@ from ashore.compilation_cache import keep_compiled_programs
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 keep_compiled_programs()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one file in one worker, where they share what they compiled; contracts group by world."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -84,7 +84,7 @@ def outputs(manifest: Manifest, networks: PolicyNetworks, given: Mapping[str, np
     for i in range(len(given["eta"])):
         observation, action, eta = given["observation"][i], given["action"][i], float(given["eta"][i])
         latent = given["latent"][i]
-        normal = normalisers.observation.normalise(observation)
+        normal = normalisers.see(observation)
         context = networks.context(latent, conditioning_eta(manifest, eta))
         note("action", networks.action(normal, context))
         if networks.identifies:

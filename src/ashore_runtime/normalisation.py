@@ -6,6 +6,8 @@ from ashore_runtime.layers import Weights, weight
 
 CLIP = np.float32(10.0)
 """Normalised numbers stay within +-10 standard deviations."""
+SHARPENED = ((8, np.float32(4.0)), (32, np.float32(6.0)))
+"""Powers to which a closeness is raised for the networks, and what each is multiplied by, as in training."""
 MIN_DEVIATION = np.float32(1e-6)
 """Floor of the standard deviation, for entries that never change."""
 
@@ -25,16 +27,34 @@ class Statistics:
 class Normalisers:
     """Statistics of everything that enters a network."""
 
-    def __init__(self, weights: Weights, observation: int, features: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        observation: int,
+        features: tuple[int, ...],
+        closeness: tuple[int, ...] = (),
+        contrasts: tuple[tuple[int, int, float], ...] = (),
+    ) -> None:
         def statistics(kind: str, shape: tuple[int, ...]) -> Statistics:
             mean, variance = (weight(weights, f"normaliser/{kind}/{part}", shape) for part in ("mean", "variance"))
             return Statistics(mean, np.maximum(variance, np.float32(0.0)))
 
         self._index = np.array(features, np.intp)
+        self._closeness = np.array(closeness, np.intp)
+        self._first, self._second = (np.array([pair[i] for pair in contrasts], np.intp) for i in (0, 1))
+        self._scale = np.array([pair[2] for pair in contrasts], np.float32)
+        self.seen = observation + len(SHARPENED) * len(closeness) + len(contrasts)
         self.observation = statistics("observation", (observation,))
         self._change = statistics("change", (len(features),))
         self._reward = statistics("reward", ())
         self._cost = statistics("cost", ())
+
+    def see(self, observation: np.ndarray) -> np.ndarray:
+        """What actor, critics and dynamics head see: all of it normalised, closenesses sharpened, and contrasts."""
+        normal = self.observation.normalise(observation)
+        near = np.clip(observation[self._closeness], np.float32(0.0), np.float32(1.0))
+        contrasts = self._scale * (observation[self._first] - observation[self._second])
+        return np.concatenate([normal, *(scale * near**power for power, scale in SHARPENED), contrasts])
 
     def dynamics_target(
         self, observation: np.ndarray, next_observation: np.ndarray, reward: float, cost: float

@@ -21,18 +21,21 @@ class PolicyNetworks:
         observation, action, features = len(manifest.observation), len(manifest.action), len(manifest.dynamics_features)
         self._latent = network.latent
         self._risk_conditioned = network.risk_conditioned
-        self.normalisers = Normalisers(weights, observation, manifest.dynamics_features)
-        self._actor = Mlp(weights, "actor", observation + network.context, network.hidden, action)
+        self.normalisers = Normalisers(
+            weights, observation, manifest.dynamics_features, manifest.closeness, manifest.contrasts
+        )
+        seen = self.normalisers.seen
+        self._actor = Mlp(weights, "actor", seen + network.context, network.hidden, action)
         held = {name.split("/")[0] for name in weights}
         self.critics = None
         if "critic_cost" in held:
-            self.critics = CriticPair(weights, network, observation, action)
+            self.critics = CriticPair(weights, network, seen, action)
         self._encoder = None
         if "encoder" in held:
             self._encoder = Mlp(weights, "encoder", 2 * features + action + 2, network.hidden, 2 * network.latent)
         self._dynamics = None
         if "dynamics" in held:
-            inputs = observation + action + network.latent
+            inputs = seen + action + network.latent
             self._dynamics = Mlp(weights, "dynamics/network", inputs, network.hidden, features + 2)
             log_scale = weight(weights, "dynamics/log_scale", (features + 2,))
             learnt = network.dynamics_scale == "learnt"

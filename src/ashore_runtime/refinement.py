@@ -6,8 +6,9 @@
 P clips to the action box. As printed (`keep="last"`) the iteration stops when its iterate a' fits the budget and sends
 the interpolation a_eta of the last iterate, which nothing has judged. With `keep="best"` every a_eta is judged as it
 would be sent, the iteration stops at the first that fits, and otherwise the one with the lowest cost is sent, a_0 among
-them: more time then never gives a worse answer. With w = 1 and an early stop the two are the same. Either way the
-action that is returned has been evaluated, and its value is returned with it.
+them: more time then never gives a worse answer. One cost is lower than another if it is lower by a thousandth: on a
+plateau rounding would choose otherwise. With w = 1 and an early stop the two are the same. Either way the action that
+is returned has been evaluated, and its value is returned with it.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from ashore_runtime.schema import Refinement
 
 _SHORTEST = np.float32(1e-12)
 """A cost gradient shorter than this has no direction."""
+LEAST_GAIN = 1e-3
+"""Share of a cost by which another must be lower to be better."""
 
 
 class Refined(NamedTuple):
@@ -102,7 +105,7 @@ def _judge_what_is_sent(
         candidate = _between(nominal, iterate, weight, box)
         cost = critics.cost(candidate)
         steps += 1
-        if cost < best_cost:
+        if cost <= threshold or cost < best_cost - LEAST_GAIN * abs(best_cost):
             best, best_cost = candidate, cost
     return Refined(best, best_cost, nominal_cost, steps)
 

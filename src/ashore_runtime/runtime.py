@@ -358,7 +358,7 @@ class Runtime:
 
     def _policy(self, values: np.ndarray, taken: int | None, reasons: Reason, begun: int, deadline: int) -> ActResult:
         eta = self._schedule_state.eta
-        normal = self._networks.normalisers.observation.normalise(values)
+        normal = self._networks.normalisers.see(values)
         context = self._networks.context(posterior.mean(self._posterior), conditioning_eta(self._manifest, eta))
         box = self._box_now()
         nominal = box.project(self._networks.action(normal, context))
@@ -418,7 +418,7 @@ class Runtime:
         trusted = self.state is Mode.FALLBACK or self.state in ACTING
         if trusted and not reasons & (OBSERVATION_FAULTS | Reason.ERROR):
             # A transition under the fallback is evidence like any other. Unarmed, who knows what was really done.
-            normal = self._networks.normalisers.observation.normalise(self._last_good)
+            normal = self._networks.normalisers.see(self._last_good)
             self._pending = _Pending(self._last_good, normal, action, taken)
         return self._result(action, FALLBACK, reasons, begun, deadline)
 
@@ -578,7 +578,7 @@ class Runtime:
         critics = self._networks.critics
         if critics is None or self._manifest.caution == "actor" or not self._manifest.refinement.steps:
             return
-        normal = self._networks.normalisers.observation.normalise(self._last_good)
+        normal = self._networks.normalisers.see(self._last_good)
         context = self._networks.context(posterior.mean(self._posterior), 0.0)
         critics.prepare(normal, context, 0.5)
         self._timer.deadline = _NO_DEADLINE

@@ -115,6 +115,10 @@ class Manifest:
     """Indices of the observation whose change reveals the physics; the encoder looks at these."""
     network: Network
     budget: Budget
+    closeness: tuple[int, ...] = ()
+    """Indices of the observation that are 1 at contact; their near range is enlarged for the networks."""
+    contrasts: tuple[tuple[int, int, float], ...] = ()
+    """(first, second, scale): the networks also get scale times the difference of these two observed numbers."""
     refinement: Refinement = Refinement()
     caution: str = "refinement"
     """Where caution comes from: `refinement` (Algorithm 1), `actor` (eta is an input of the actor), or `both`."""
@@ -198,6 +202,8 @@ def manifest_from_json(value: Any) -> Manifest:
         action=action,
         dynamics_features=features,
         network=network,
+        closeness=_list(table, "closeness", _index(len(observation))),
+        contrasts=_list(table, "contrasts", _contrast(len(observation))),
         budget=_read_budget(_entry(table, "budget", "The manifest")),
         refinement=_read_refinement(_entry(table, "refinement", "The manifest")),
         caution=caution,
@@ -386,6 +392,17 @@ def _index(end: int) -> Callable[[Any], int]:
         if not (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end):
             raise Refused(f"A whole number below {end} was expected.")
         return value
+
+    return read
+
+
+def _contrast(end: int) -> Callable[[Any], tuple[int, int, float]]:
+    index = _index(end)
+
+    def read(value: Any) -> tuple[int, int, float]:
+        if not (isinstance(value, list | tuple) and len(value) == 3):  # noqa: PLR2004 - first, second, scale
+            raise Refused("A contrast is two places of the observation and a scale.")
+        return index(value[0]), index(value[1]), _number(value[2], "scale of a contrast")
 
     return read
 

@@ -17,7 +17,7 @@ MOST_SECONDS = 1.0
 MOST_KILOBYTES = 50 << 10
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_bundle.write(tmp_path_factory.mktemp("attacks") / "good.bundle")
 

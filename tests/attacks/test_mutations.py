@@ -24,7 +24,7 @@ odd = st.one_of(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = small_bundle.write(tmp_path_factory.mktemp("mutations") / "good")
     return {file.name: file.read_bytes() for file in folder.iterdir()}

@@ -88,7 +88,7 @@ def test_without_caution_or_need_the_nominal_action_comes_back_bit_for_bit(confi
 NETS = Architecture(4, 2, (0,), Sizes(critic_width=16, fractions=8, hidden=(8,), latent=3, critic_blocks=1))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained():
     quickly = {"xla_backend_optimization_level": 0}
     params = jax.jit(architecture.init, static_argnums=1, compiler_options=quickly)(jax.random.key(0), NETS)

@@ -22,7 +22,7 @@ def cart(monkeypatch):
         ("plya", "Unknown verb 'plya': did you mean 'play'?"),
         ("qqq", f"Unknown verb 'qqq': choose from {', '.join(VERBS)}."),
         ("--verson", "Unknown option '--verson': did you mean '--version'?"),
-        ("bench", "Say what to bench: env."),
+        ("bench", f"Say what to bench: {', '.join(verb.split()[1] for verb in VERBS if verb.startswith('bench '))}."),
         ("bench evn", "Unknown thing to bench 'evn': did you mean 'env'?"),
         ("play", "Missing from ashore play: TASK Name of the task; `ashore list` shows them (see ashore play --help)."),
         ("play Crat", "Unknown task 'Crat': did you mean 'Cart'?"),

@@ -23,8 +23,7 @@ FAMILIES = {**tasks.TASKS, "Cart": CARTS, "Room": ROOMS}
 
 
 def _parameter(name: str, preset: str) -> Any:
-    # Tests of one subject stay in one worker, so that each subject is compiled once.
-    return pytest.param((name, preset), id=f"{name}-{preset}", marks=pytest.mark.xdist_group(f"{name}-{preset}"))
+    return pytest.param((name, preset), id=f"{name}-{preset}")
 
 
 # Compiling is what takes the time, and these differ from another preset in nothing that is compiled but a counter.

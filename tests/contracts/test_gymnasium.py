@@ -17,12 +17,7 @@ from ashore.environments.tasks import TASKS
 from contracts.subjects import WORLDS
 
 
-def _parameter(environment_id: str, task: str) -> Any:
-    # In the worker that has compiled the task's default preset, in a batch of the same size.
-    return pytest.param(environment_id, marks=pytest.mark.xdist_group(f"{task}-{TASKS[task].default_preset}"))
-
-
-@pytest.fixture(params=[_parameter(*pair) for pair in ENVIRONMENT_IDS.items()])
+@pytest.fixture(params=list(ENVIRONMENT_IDS))
 def environment_id(request) -> str:
     return request.param
 

@@ -57,7 +57,7 @@ def numbers(folder: Path) -> list[dict]:
     return [{name: value for name, value in row.items() if "per_second" not in name} for row in records.read(folder)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "straight"
     train(folder)

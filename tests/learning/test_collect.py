@@ -20,22 +20,22 @@ CONFIG = CollectConfig(quiet_share=0.25, hold_latent=4, random_decisions=0, cost
 NETS = Architecture(observation=2, action=1, features=(1,), sizes=SIZES["small"])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def task() -> Cart:
     return Cart(CartConfig(decisions=6))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def parameters() -> CartParameters:
     return randomisation.sample(TRAIN, CartParameters, jax.random.key(3), WORLDS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def params():
     return architecture.init(jax.random.key(0), NETS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def history(task, parameters, params):
     """Collectors before each of twelve decisions, and what the decisions did."""
     normalisers = normalisation.init(NETS.observation, len(NETS.features))

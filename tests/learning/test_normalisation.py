@@ -6,6 +6,7 @@ import pytest
 
 from ashore.learning import normalisation
 from ashore.learning.normalisation import CLIP, MAX_COUNT, RunningStatistics
+from ashore.networks.architecture import Architecture
 
 GENERATOR = np.random.default_rng(0)
 
@@ -100,3 +101,23 @@ def test_encoder_input_is_restricted_normalised_and_in_order():
         jnp.float32(1.5),
     )
     np.testing.assert_allclose(row, [2.0, 0.0, 0.3, 2.0, -2.0, 0.7, 1.0], rtol=1e-5)
+
+
+def test_closeness_is_seen_twice_more_in_its_near_range():
+    # 0.5: 4 * 0.5^8 = 0.015625, 6 * 0.5^32 = 1.4e-9; contact: 4 and 6. Out of range is cut; the rest is as ever.
+    nets = Architecture(3, 1, (0,), closeness=(1, 2))
+    seen = normalisation.see(nets, normalisation.init(3, 1).observation, jnp.array([2.0, 0.5, 1.5]))
+    assert nets.seen == 7
+    np.testing.assert_allclose(seen, [2.0, 0.5, 1.5, 0.015625, 4.0, 6 * 0.5**32, 6.0], rtol=1e-6)
+    plain = Architecture(3, 1, (0,))
+    np.testing.assert_array_equal(
+        normalisation.see(plain, normalisation.init(3, 1).observation, jnp.array([2.0, 0.5, 1.5])), [2.0, 0.5, 1.5]
+    )
+
+
+def test_a_contrast_is_a_scaled_difference_of_raw_numbers():
+    # 15 * (0.7 - 0.5) = 3, after the three normalised numbers themselves.
+    nets = Architecture(3, 1, (0,), contrasts=((2, 0, 15.0),))
+    seen = normalisation.see(nets, normalisation.init(3, 1).observation, jnp.array([0.5, 9.0, 0.7]))
+    assert nets.seen == 4
+    np.testing.assert_allclose(seen, [0.5, 9.0, 0.7, 3.0], rtol=1e-5)

@@ -14,6 +14,7 @@ from ashore.learning.train import TrainConfig
 from ashore.networks.architecture import Sizes
 
 TASK = Cart(CartConfig(decisions=10))
+RECIPE = train.paper_recipe(TASK)
 CONFIG = TrainConfig(
     worlds=8,
     decisions=12,
@@ -28,7 +29,7 @@ CONFIG = TrainConfig(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chunk():
     traces = []
 
@@ -112,11 +113,11 @@ def test_the_multiplier_rises_while_the_policy_costs_too_much():
             )
         )
     )
-    _, metrics = jax.jit(lambda state: train._act(TASK, costly, state))(state)
+    _, metrics = jax.jit(lambda state: train._act(TASK, costly, state, RECIPE))(state)
     assert float(metrics["multiplier"]) > 0.0
     assert float(metrics["cost_rate"]) > TASK.description.budget.per_episode
     # Before learning starts nothing moves it.
-    _, waiting = jax.jit(lambda state: train._act(TASK, replace(costly, learning_starts=5), state))(state)
+    _, waiting = jax.jit(lambda state: train._act(TASK, replace(costly, learning_starts=5), state, RECIPE))(state)
     assert float(waiting["multiplier"]) == 0.0
 
 

@@ -52,11 +52,11 @@ def test_each_step_moves_its_own_networks_and_no_other():
     @jit
     def all_steps(state):
         return {
-            ("critics",): updates._critic_step(CONFIG, state, work, latents, targets)[0],
-            ("encoder", "dynamics", "actor"): updates._encoder_and_actor_step(
+            ("critics",): updates.critic_step(CONFIG, state, work, latents, targets)[0],
+            ("encoder", "dynamics", "actor"): updates.encoder_and_actor_step(
                 CONFIG, state, work, latents, targets, LAMBDA
             )[0],
-            ("encoder", "actor"): updates._encoder_and_actor_step(
+            ("encoder", "actor"): updates.encoder_and_actor_step(
                 PAPER_OBJECTIVE, state, work, latents, targets, LAMBDA
             )[0],
         }

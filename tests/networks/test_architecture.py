@@ -14,7 +14,7 @@ from ashore.networks.architecture import SIZES, Architecture, from_named_weights
 TINY = Architecture(3, 2, (0, 2), dataclasses.replace(SIZES["small"], critic_width=8, hidden=(8, 8), latent=2))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def params():
     # Most of the time is compilation, which needs no optimisation here.
     quickly = {"xla_backend_optimization_level": 0}

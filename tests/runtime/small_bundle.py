@@ -56,6 +56,7 @@ def weights(facts: Manifest, seed: int = 0) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
     network = facts.network
     observation, action, features = len(facts.observation), len(facts.action), len(facts.dynamics_features)
+    seen = observation + 2 * len(facts.closeness) + len(facts.contrasts)
     found: dict[str, np.ndarray] = {}
 
     def dense(name: str, inputs: int, outputs: int, *stack: int) -> None:
@@ -72,14 +73,14 @@ def weights(facts: Manifest, seed: int = 0) -> dict[str, np.ndarray]:
             dense(f"{name}/dense{i}", sizes[i], sizes[i + 1])
         dense(f"{name}/output", sizes[-1], outputs)
 
-    mlp("actor", observation + network.context, action)
+    mlp("actor", seen + network.context, action)
     mlp("encoder", 2 * features + action + 2, 2 * network.latent)
-    mlp("dynamics/network", observation + action + network.latent, features + 2)
+    mlp("dynamics/network", seen + action + network.latent, features + 2)
     found["dynamics/log_scale"] = 0.1 * generator.normal(size=features + 2)
     width, heads = network.critic_width, network.critic_heads
     for critic in ("critic_reward", "critic_cost"):
         for i in range(network.feature_layers):
-            dense(f"{critic}/features/dense{i}", width if i else observation + action + network.context, width)
+            dense(f"{critic}/features/dense{i}", width if i else seen + action + network.context, width)
             norm(f"{critic}/features/norm{i}", width)
         dense(f"{critic}/embedding", network.cosines, width)
         for block in ("input", *(f"block{i}" for i in range(network.critic_blocks))):

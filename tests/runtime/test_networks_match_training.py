@@ -55,7 +55,7 @@ def trained_outputs(nets: Architecture, facts: Manifest, weights: dict, given: d
 
     def one(row: dict) -> dict:
         observation, action, latent, eta = row["observation"], row["action"], row["latent"], row["eta"]
-        normal = normalisation.normalise(normalisers.observation, observation)
+        normal = normalisation.see(nets, normalisers.observation, observation)
         fed = eta if facts.caution != "refinement" else jnp.zeros((), jnp.float32)
         condition = architecture.condition(nets, latent, fed)
         change = row["next_observation"][index] - observation[index]
@@ -101,6 +101,7 @@ CASES = {
     ),
     "knows eta": (TINY, True, "both"),
     "knows eta, unused": (TINY, True, "refinement"),
+    "sharpened": (TINY, False, "refinement"),
     "standard": (SIZES["standard"], False, "refinement"),
 }
 
@@ -110,9 +111,14 @@ def test_values_and_gradients(case):
     sizes, risk_conditioned, caution = CASES[case]
     observation = tuple(Field(f"s{i}", "1", -3.0, 3.0) for i in range(9))
     facts = small_bundle.manifest(
-        network_of(sizes, risk_conditioned), observation=observation, caution=caution, dynamics_features=(0, 1, 5)
+        network_of(sizes, risk_conditioned),
+        observation=observation,
+        caution=caution,
+        dynamics_features=(0, 1, 5),
+        closeness=(2, 7, 8) if case == "sharpened" else (),
+        contrasts=((0, 4, 15.0),) if case == "sharpened" else (),
     )
-    nets = Architecture(9, 2, (0, 1, 5), sizes, risk_conditioned)
+    nets = Architecture(9, 2, (0, 1, 5), sizes, risk_conditioned, facts.closeness, facts.contrasts)
     weights = small_bundle.weights(facts, seed=3)
     given = golden.inputs(facts, weights)
     expected = trained_outputs(nets, facts, weights, given)

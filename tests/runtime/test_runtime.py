@@ -37,7 +37,7 @@ def assert_may_be_sent(result):
 # The invariants
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def patient(bundle_folder: Path) -> Runtime:
     return Runtime.load(bundle_folder, clock=FakeClock(), freeze=False, limits=NEVER_STUCK)
 

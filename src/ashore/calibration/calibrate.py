@@ -106,6 +106,8 @@ class Subject(NamedTuple):
     task: Task
     agent: Agent
     weights: Any
+    budget: Budget
+    """The task's limit, discounted as the agent's cost critic discounts."""
 
 
 class Contexts(NamedTuple):
@@ -231,12 +233,12 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     neutral = _deployments(subject, config, ledger, "coverage_neutral", unseen, keys[4], nothing, factor)
     return Calibration(
         config=config,
-        budget=task.description.budget,
+        budget=subject.budget,
         first_schedule=first_schedule,
         tempering=factor,
         measured=second,
-        scheduled=_realised(task, config, scheduled),
-        neutral=_realised(task, config, neutral),
+        scheduled=_realised(subject.budget, config, scheduled),
+        neutral=_realised(subject.budget, config, neutral),
     )
 
 
@@ -278,7 +280,7 @@ def _deployments(
         physics = jax.tree.map(lambda values: values[flat // copies], worlds)
         table = jnp.broadcast_to(levels, (len(flat), len(config.counts)))
         return careful_deployment.deploy(
-            *subject, jnp.float32(factor), physics, keys[flat], table, counts=config.counts, decisions=decisions
+            *subject[:3], jnp.float32(factor), physics, keys[flat], table, counts=config.counts, decisions=decisions
         )._asdict()
 
     total = config.environments * copies
@@ -316,8 +318,8 @@ def _one_pass(
     # Both passes in batches of one size, so that one compiled program serves them.
     in_first_pass = len(asked.eta) * config.environments * min(config.first_episodes, config.episodes)
     at_once = min(config.worlds_at_once, in_first_pass)
-    outcome = realised_cost.measure(*subject, ledger, f"{name}_costs", worlds, scenes, asked, at_once)
-    return _tables(subject.task, config, contexts, outcome)
+    outcome = realised_cost.measure(*subject[:3], ledger, f"{name}_costs", worlds, scenes, asked, at_once)
+    return _tables(subject.budget, config, contexts, outcome)
 
 
 def _candidates(config: CalibrationConfig, contexts: Contexts) -> Candidates:
@@ -332,9 +334,8 @@ def _candidates(config: CalibrationConfig, contexts: Contexts) -> Candidates:
     return Candidates(np.stack(asked), np.array(etas), np.array(scenes))
 
 
-def _tables(task: Task, config: CalibrationConfig, contexts: Contexts, outcome: Episode) -> Pass:
+def _tables(budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome: Episode) -> Pass:
     level, counts, measured_counts = config.level, config.counts, config.measured_counts
-    budget = task.description.budget
     measured = [counts.index(count) for count in measured_counts]
 
     def taken_apart(values: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -399,8 +400,7 @@ def _tables(task: Task, config: CalibrationConfig, contexts: Contexts, outcome: 
     )
 
 
-def _realised(task: Task, config: CalibrationConfig, deployed: CarefulDeployment) -> Realised:
-    budget = task.description.budget
+def _realised(budget: Budget, config: CalibrationConfig, deployed: CarefulDeployment) -> Realised:
     length = budget.decisions_per_episode
     shape = (config.environments, -1, deployed.cost.shape[1])
     # Replicas of one world are averaged: the question is about the world, not about one deployment's luck.

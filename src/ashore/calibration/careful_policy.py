@@ -85,7 +85,7 @@ class CarefulPolicy:
     def act(self, weights: Any, observation: Array, latent: Array, eta: Array) -> Decision:
         """The action at risk level eta for one raw observation and one latent."""
         params, normalisers = weights
-        seen = normalisation.normalise(normalisers.observation, observation)
+        seen = normalisation.see(self.nets, normalisers.observation, observation)
         # Under `refinement` a policy that takes a risk level acts, and is judged, as the risk-neutral one.
         level = jnp.zeros_like(eta) if self.caution == "refinement" else eta
         condition = architecture.condition(self.nets, latent, level)

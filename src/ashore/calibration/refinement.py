@@ -12,8 +12,9 @@
 - At eta = 0 the nominal action is returned bit for bit; so it is where Q_c^eta(a_0) <= d.
 - Before each of at most K steps the candidate is judged, and the iteration ends when its cost is <= d.
 - `keep="last"`, as printed: the candidate that is judged is the iterate a'; a_eta of the last iterate is executed.
-  `keep="best"`: the candidate is a_eta, as it would be sent. The one with the lowest cost is executed, a_0 among them
-  and the earlier one on a tie; the iteration ends when this cost is <= d.
+  `keep="best"`: the candidate is a_eta, as it would be sent. The one with the lowest cost is executed, a_0 among them;
+  the iteration ends when this cost is <= d. A cost is lower than the lowest so far if it is so by a thousandth, or if
+  it is <= d: on a plateau rounding would choose, and every implementation otherwise.
 - `variant="unit"` divides the cost gradient by max(its length, 1e-12): alpha_c is then a distance.
 - w(eta) is eta, sqrt(eta), or 1 for every eta > 0; with w = 1 a_eta is a' itself, not a_0 + (a' - a_0).
 """
@@ -34,6 +35,8 @@ from ashore.types import Array
 
 SHORTEST_GRADIENT = 1e-12
 """A cost gradient shorter than this has no direction."""
+LEAST_GAIN = 1e-3
+"""Share of a cost by which another must be lower to be better."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,9 @@ def refine(config: RefinementConfig, values: ActionValues, nominal: Array, eta: 
             return _Progress(iterate, values.cost(iterate), now.best, now.best_cost, now.steps + 1)
         candidate = sent(iterate)
         cost = values.cost(candidate)
-        best = jnp.where(cost < now.best_cost, candidate, now.best)
-        best_cost = jnp.minimum(cost, now.best_cost)
+        better = (cost <= threshold) | (cost < now.best_cost - LEAST_GAIN * jnp.abs(now.best_cost))
+        best = jnp.where(better, candidate, now.best)
+        best_cost = jnp.where(better, cost, now.best_cost)
         return _Progress(iterate, best_cost, best, best_cost, now.steps + 1)
 
     # A loop with a condition and not K masked steps: over a batch it takes as many steps as the slowest needs, and the

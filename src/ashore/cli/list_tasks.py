@@ -14,17 +14,22 @@ from ashore.methods import registry
 
 @dataclass(frozen=True)
 class Options:
-    """Show the tasks with their presets, and the methods; or one task with its ranges and fields."""
+    """Show the tasks with their presets, and the methods; or one task with its ranges and fields; or the methods."""
 
     task: str | None = None
     """Show this task in full."""
     preset: str | None = None
     """Preset of the task to show; its default one if left out."""
+    methods: bool = False
+    """Show only the methods: what each is, where it comes from, and what we do differently."""
 
 
 def run(options: Options) -> int:
     """Print the registry, or one of its entries."""
     console = Console()
+    if options.methods:
+        _show_methods(console)
+        return 0
     if options.task is None:
         _show_registry(console)
         return 0
@@ -39,17 +44,26 @@ def _show_registry(console: Console) -> None:
     for name, family in tasks.TASKS.items():
         table.add_row(name, ", ".join(family.presets), family.summary)
     console.print(table)
-    methods = Table(
-        "method", "what it is", "reference", "what we do differently", title="Methods", title_justify="left"
-    )
+    methods = Table("method", "what it is", title="Methods (--methods shows more)", title_justify="left")
     for name, method in registry.METHODS.items():
-        methods.add_row(name, method.summary, method.reference, method.differs)
+        methods.add_row(name, method.summary)
     console.print(methods)
     training = Table("task", "preset", "what it is for", title="Training presets", title_justify="left")
     for task, choices in presets.PRESETS.items():
         for name, preset in choices.items():
             training.add_row(task, name, preset.summary)
     console.print(training)
+
+
+def _show_methods(console: Console) -> None:
+    """A paragraph each: three columns of sentences are hard to read on a narrow terminal."""
+    for name, method in registry.METHODS.items():
+        lines = [f"[bold]{name}[/]: {method.summary}", f"  reference: {method.reference}"]
+        lines += [f"  what we do differently: {method.differs}"]
+        if method.recipe is None:
+            lines += [f"  training: {method.instead}"]
+        for line in lines:
+            console.print(line, highlight=False, soft_wrap=True)
 
 
 def _show_task(console: Console, description: TaskDescription) -> None:

@@ -30,7 +30,13 @@ VERBS: dict[str, Verb] = {
     "calibrate": Verb(
         "ashore.cli.calibrate", "RUN: measure how careful a trained run must be; write its risk schedule"
     ),
+    "export": Verb("ashore.cli.export", "RUN: write a trained run as a bundle that acts anywhere"),
+    "inspect": Verb("ashore.cli.inspect_bundle", "BUNDLE: verify a bundle and show what is in it"),
+    "deploy": Verb("ashore.cli.deploy", "BUNDLE: run a bundle in a world it never saw; log, figure, video"),
+    "bench train": Verb("ashore.cli.bench_train", "measure experience and updates per second of training"),
     "bench env": Verb("ashore.cli.bench_env", "measure steps per second by task, engine and batch size"),
+    "bench act": Verb("ashore.cli.bench_act", "[BUNDLE]: measure how long a decision takes, part by part"),
+    "bench change": Verb("ashore.cli.bench_change", "BUNDLE: change the dynamics mid-way; delay, false alarms, cost"),
 }
 
 

@@ -12,7 +12,7 @@ from ashore.cli.options import UsageError
 from ashore.cli.train_watchers import watcher
 from ashore.compilation_cache import keep_compiled_programs
 from ashore.environments import tasks
-from ashore.experiments import presets, settings, training
+from ashore.experiments import presets, records, settings, training
 from ashore.methods import registry
 
 _SIGNALLED = 128
@@ -43,6 +43,8 @@ class Options:
     """Folder of a run to go on with; nothing else is needed then."""
     checkpoint_seconds: float = 300.0
     """Time between checkpoints."""
+    wandb: str | None = None
+    """Project in Weights & Biases that shall get the metrics too; needs the wandb package and its login."""
     print_config: bool = False
     """Show the resolved configuration and do nothing."""
 
@@ -54,6 +56,8 @@ def run(options: Options) -> int:
         if options.print_config:
             print(json.dumps(settings.to_json(resolved), indent=2))
             return 0
+        if options.wandb is not None:
+            records.require_wandb()
         folder = options.resume or _begin(options, resolved)
     except ValueError as mistake:
         raise UsageError(str(mistake)) from mistake
@@ -62,7 +66,7 @@ def run(options: Options) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: _stop(received, number, frame))
     with watcher() as watching:
-        ending = training.execute(folder, watching, lambda: bool(received), options.checkpoint_seconds)
+        ending = training.execute(folder, watching, lambda: bool(received), options.checkpoint_seconds, options.wandb)
     if ending.finished:
         print(f"run: {folder}")
         return 0

@@ -28,6 +28,8 @@ class Field:
     unit: str
     low: float
     high: float
+    closeness: bool = False
+    """1 when touching and 0 when far away, like a lidar's return: what matters happens in its last few percent."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class TaskDescription:
     max_cost: float
     """Highest possible cost of one decision; charged when a world diverges."""
     budget: Budget
+    contrasts: tuple[tuple[int, int, float], ...] = ()
+    """(first, second, scale): differences of two observed numbers that matter more than either does, such as a closing
+    speed. The networks get scale * (first - second) as well; the scale makes it of order one."""
 
     def __post_init__(self) -> None:
         for required in ("nominal", "train"):
@@ -63,6 +68,13 @@ class TaskDescription:
                 raise ValueError(f"Shift '{shift}' of {self.name} must list the parameters {names} in this order.")
         if not all(0 <= index < len(self.observation) for index in self.dynamics_features):
             raise ValueError(f"A dynamics feature of {self.name} lies outside its observation.")
+        if not all(0 <= index < len(self.observation) for pair in self.contrasts for index in pair[:2]):
+            raise ValueError(f"A contrast of {self.name} lies outside its observation.")
+
+    @property
+    def closeness(self) -> tuple[int, ...]:
+        """Indices of the observation's closeness fields; the networks get their near range enlarged."""
+        return tuple(index for index, field in enumerate(self.observation) if field.closeness)
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:

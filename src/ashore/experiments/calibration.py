@@ -23,7 +23,7 @@ from ashore.calibration.refinement import RefinementConfig
 from ashore.environments.base import Task
 from ashore.experiments import training
 from ashore.experiments.evaluation import load_policies
-from ashore.learning.train import architecture
+from ashore.learning.train import architecture, budget
 
 FOLDER = "calibration"
 FILE = "calibration.json"
@@ -69,7 +69,7 @@ def calibrate_run(
     """
     trained = _load(run, seed_index, caution)
     ledger = Ledger(_stages(trained, config), report, stop)
-    subject = Subject(trained.task, trained.policy, trained.weights)
+    subject = Subject(trained.task, trained.policy, trained.weights, budget(trained.task, trained.run.train))
     calibration = calibrate.calibrate(subject, config, ledger)
     trained.folder.mkdir(parents=True, exist_ok=True)
     facts = {"task": trained.run.task, "task_preset": trained.run.task_preset, "seed_index": seed_index}
@@ -93,13 +93,13 @@ def frontier_run(
     ledger = Ledger(_stages(trained, config), report, stop)
     curves = frontiers.frontier(trained.task, ways, trained.weights, config, ledger)
     trained.folder.mkdir(parents=True, exist_ok=True)
-    budget = trained.task.description.budget
+    limit = budget(trained.task, trained.run.train)
     path = trained.folder / FRONTIER
     content = {
         "schema": record.SCHEMA,
         "unit": "per episode",
         "weights_sha256": trained.sha256,
-        "budget": record.budget_in_all_units(budget),
+        "budget": record.budget_in_all_units(limit),
         "settings": dataclasses.asdict(config),
         "compute": trained.policy.nets.sizes.compute,
         "ways": {
@@ -112,7 +112,7 @@ def frontier_run(
         },
     }
     _write(path, content)
-    figures.draw_frontier(trained.folder / "frontier.png", curves, budget)
+    figures.draw_frontier(trained.folder / "frontier.png", curves, limit)
     return path, curves
 
 
@@ -129,7 +129,7 @@ def _load(folder: Path, seed_index: int, caution: CautionConfig) -> _Trained:
         wanted = "actor" if nets.risk_conditioned else "refinement"
     known: dict[str, Caution] = {name: name for name in CAUTIONS}
     chosen = names.lookup("caution", wanted, known)
-    policy = CarefulPolicy(nets, task.description.budget.discounted, chosen, caution.refinement)
+    policy = CarefulPolicy(nets, budget(task, run.train).discounted, chosen, caution.refinement)
     file = folder / training.POLICY / f"seed_{seed_index}.safetensors"
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     return _Trained(run, task, policy, policies[seed_index], sha256, folder / FOLDER / f"seed_{seed_index}")

@@ -1,10 +1,10 @@
 """A trained run in worlds it has never seen: the protocol of environments x episodes, adaptation included."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,11 @@ from ashore.environments import randomisation
 from ashore.environments.base import Task
 from ashore.experiments import training
 from ashore.experiments.statistics import Estimate, estimate
-from ashore.learning import evaluate
+from ashore.learning import evaluate, observation_attack
 from ashore.learning.evaluate import Deployment
 from ashore.learning.normalisation import Normalisers, RunningStatistics
 from ashore.learning.train import architecture
+from ashore.methods.base import Method
 from ashore.networks.architecture import from_named_weights
 from ashore.networks.layers import Params
 from ashore.types import Parameters
@@ -41,6 +42,11 @@ class EvaluationConfig:
     """Episodes in each world; what is learnt about it is kept from one to the next."""
     seed: int = 1_000_003
     """Where the worlds come from; training draws its own from other keys."""
+    attack: Literal["none", "cost", "reward"] = "none"
+    """Who disturbs what the policy sees: nobody, or an attacker who maximises this, of the strength the run declares.
+
+    Every run declares one (`attack.radius`, `attack.steps`), whatever it was trained by.
+    """
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,52 @@ def evaluate_run(folder: Path, config: EvaluationConfig) -> list[ShiftResult]:
     """Deploy every seed of a run under every shift, in one compiled program."""
     run = training.load(folder)
     task = training.task_of(run)
+    met = _meet(task, config)
+    policies = load_policies(folder)
+    params, normalisers = jax.tree.map(lambda *parts: jnp.stack(parts), *policies)
+    attack = None
+    if config.attack != "none":
+        attack = observation_attack.at_full_radius(replace(run.train.attack, kind=config.attack))
+    deploy = partial(evaluate.deploy, task, architecture(task, run.train), episodes=config.episodes, attack=attack)
+    # Every seed meets the same worlds and the same scenes: differences between seeds are the seeds'.
+    everywhere = jax.jit(jax.vmap(lambda params, scale: deploy(params, scale, met.physics, met.key)))
+    return _results(task, config, met, jax.device_get(everywhere(params, normalisers)))
+
+
+def evaluate_controller(
+    task: Task, method: Method, believes: Literal["true", "nominal"], config: EvaluationConfig
+) -> list[ShiftResult]:
+    """The same protocol for a method that learns nothing.
+
+    Args:
+        believes: whether the controller knows the true physics of each world, or takes each for the nominal one.
+    """
+    if method.controller is None:
+        raise ValueError("Only a method that is a controller can be evaluated without a run.")
+    met = _meet(task, config)
+    nominal = randomisation.nominal(task.description.shifts["nominal"], task.parameters_type)
+    count = jax.tree.leaves(met.physics)[0].shape[0]
+    unknown = jax.tree.map(lambda value: jnp.full(count, value), nominal)
+    believed = met.physics if believes == "true" else unknown
+    drive = partial(evaluate.deploy_controller, task, partial(method.controller, task), episodes=config.episodes)
+    deployment = jax.jit(lambda believed: drive(believed, met.physics, met.key))(believed)
+    one_seed = jax.tree.map(lambda part: np.asarray(part)[None], deployment)
+    return _results(task, config, met, one_seed)
+
+
+class _Met(NamedTuple):
+    """The worlds of an evaluation."""
+
+    shifts: tuple[str, ...]
+    drawn: list[Parameters]
+    """Physics by shift, fields [world]."""
+    physics: Parameters
+    """All of them, one shift after the other."""
+    key: jax.Array
+    """Where their scenes come from."""
+
+
+def _meet(task: Task, config: EvaluationConfig) -> _Met:
     declared = task.description.shifts
     shifts = config.shifts or tuple(declared)
     for shift in shifts:
@@ -94,16 +146,13 @@ def evaluate_run(folder: Path, config: EvaluationConfig) -> list[ShiftResult]:
         randomisation.sample(declared[shift], task.parameters_type, key, config.environments)
         for shift, key in zip(shifts, keys[1:], strict=True)
     ]
-    physics = jax.tree.map(lambda *parts: jnp.concatenate(parts), *drawn)
-    policies = load_policies(folder)
-    params, normalisers = jax.tree.map(lambda *parts: jnp.stack(parts), *policies)
-    deploy = partial(evaluate.deploy, task, architecture(task, run.train), episodes=config.episodes)
-    # Every seed meets the same worlds and the same scenes: differences between seeds are the seeds'.
-    everywhere = jax.jit(jax.vmap(lambda params, scale: deploy(params, scale, physics, keys[0])))
-    deployment = jax.device_get(everywhere(params, normalisers))
+    return _Met(shifts, drawn, jax.tree.map(lambda *parts: jnp.concatenate(parts), *drawn), keys[0])
+
+
+def _results(task: Task, config: EvaluationConfig, met: _Met, deployment: Deployment) -> list[ShiftResult]:
     return [
-        _result(task, shift, _worlds(deployment, index, config.environments), drawn[index])
-        for index, shift in enumerate(shifts)
+        _result(task, shift, _worlds(deployment, index, config.environments), met.drawn[index])
+        for index, shift in enumerate(met.shifts)
     ]
 
 
@@ -144,7 +193,8 @@ def write_results(folder: Path, config: EvaluationConfig, results: list[ShiftRes
         "protocol": {field.name: getattr(config, field.name) for field in fields(EvaluationConfig)},
         "shifts": {result.shift: _plain(result.__dict__) for result in results},
     }
-    path = folder / "evaluation.json"
+    attacked = "" if config.attack == "none" else f"_under_{config.attack}_attack"
+    path = folder / f"evaluation{attacked}.json"
     path.write_text(json.dumps(content, indent=2) + "\n")
     return path
 

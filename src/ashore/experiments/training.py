@@ -77,6 +77,7 @@ class Ending:
 
 def begin(run: TrainingRun, folder: Path) -> None:
     """Claim a folder for a run by writing its configuration; a folder that holds a run already is refused."""
+    registry.lookup(run.method).trained_by(task_of(run), run.train)
     if (folder / CONFIG).exists():
         raise ValueError(f"{folder} holds a run already: resume it with --resume {folder}, or choose another folder.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,13 @@ def task_of(run: TrainingRun) -> Task:
     return family.make(family.presets[run.task_preset])
 
 
-def execute(folder: Path, watcher: Watcher, stop: Callable[[], bool], checkpoint_seconds: float = 300.0) -> Ending:
+def execute(
+    folder: Path,
+    watcher: Watcher,
+    stop: Callable[[], bool],
+    checkpoint_seconds: float = 300.0,
+    wandb_project: str | None = None,
+) -> Ending:
     """Train the run of a folder to its end, from its newest checkpoint if it has one.
 
     Args:
@@ -105,9 +112,12 @@ def execute(folder: Path, watcher: Watcher, stop: Callable[[], bool], checkpoint
         watcher: told what happens.
         stop: asked after every chunk; when it says yes, a checkpoint is written and the run can be resumed.
         checkpoint_seconds: time between checkpoints.
+        wandb_project: where Weights & Biases shall keep the metrics too; nowhere if left out.
     """
     run = load(folder)
     task, method = task_of(run), registry.lookup(run.method)
+    for sentence in method.remarks(task, run.train):
+        watcher.note(sentence)
     needed = run.seeds * replay.bytes_needed(replay_config(task, run.train))
     _refuse_too_large(needed)
     watcher.compiling(run, needed)
@@ -118,7 +128,7 @@ def execute(folder: Path, watcher: Watcher, stop: Callable[[], bool], checkpoint
     chunk = jax.jit(jax.vmap(partial(method.train_chunk, task, run.train)), donate_argnums=0)
     compiled = chunk.lower(state).compile()
     watcher.compiled(time.perf_counter() - clock)
-    session = _Session(run, task, folder, compiled, records.Records(folder, done), watcher)
+    session = _Session(run, task, folder, compiled, records.Records(folder, done, wandb_project), watcher)
     try:
         state, done = session.train(state, done, stop, checkpoint_seconds)
     finally:

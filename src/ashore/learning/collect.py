@@ -7,6 +7,7 @@ drawn from the posterior that is held for a while.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,10 +68,23 @@ class Collector(NamedTuple):
     key: Array
     decisions: Array
     """Decisions taken so far, int32; each was taken in every world."""
+    disturbance: Array | None = None
+    """What an attacker added to the last observation, normalised, [world, observation]; None where nobody attacks."""
 
 
-def start(task: Task, config: CollectConfig, nets: Architecture, key: Array, parameters: Parameters) -> Collector:
-    """Start every world, at different moments of its episode so that episodes do not all end together."""
+def start(
+    task: Task,
+    config: CollectConfig,
+    nets: Architecture,
+    key: Array,
+    parameters: Parameters,
+    attacked: bool = False,
+) -> Collector:
+    """Start every world, at different moments of its episode so that episodes do not all end together.
+
+    Args:
+        attacked: whether somebody will disturb the observations.
+    """
     world_key, phase_key, noise_key, key = jax.random.split(key, 4)
     worlds = rollout.start(task, world_key, parameters)
     count = worlds.decision.shape[0]
@@ -89,58 +103,13 @@ def start(task: Task, config: CollectConfig, nets: Architecture, key: Array, par
         cost_rate=jnp.float32(task.description.budget.per_decision),
         key=key,
         decisions=jnp.zeros((), jnp.int32),
+        disturbance=jnp.zeros((count, nets.observation), jnp.float32) if attacked else None,
     )
 
 
 def quiet_worlds(config: CollectConfig, count: int) -> int:
     """How many of the worlds act without noise: the first ones."""
     return max(1, round(config.quiet_share * count))
-
-
-def collect(
-    task: Task,
-    config: CollectConfig,
-    risks: RiskConfig,
-    nets: Architecture,
-    params: Params,
-    normalisers: Normalisers,
-    parameters: Parameters,
-    collector: Collector,
-) -> tuple[Collector, Transition, Finished]:
-    """One decision in every world."""
-    count = collector.noise.shape[0]
-    key, latent_key, level_key, noise_key, random_key = jax.random.split(collector.key, 5)
-    renew = collector.worlds.decision % config.hold_latent == 0
-    latent = _latents(collector, renew, jax.random.normal(latent_key, collector.latent.shape))
-    level = jnp.where(renew, risk.levels(risks, level_key, count), collector.risk_level)
-    level = jnp.where(collector.noise > 0.0, level, 0.0)
-    see = jax.vmap(lambda observation: normalisation.normalise(normalisers.observation, observation))
-    condition = jax.vmap(lambda *example: architecture.condition(nets, *example))(latent, level)
-    act = jax.vmap(lambda *example: actor.apply(nets.actor, params["actor"], *example))
-    actions = act(see(collector.worlds.observation), condition)
-    kept = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
-    push = kept * collector.push + math.sqrt(1.0 - kept**2) * jax.random.normal(noise_key, actions.shape)
-    actions = actions + collector.noise[:, None] * push
-    at_random = jax.random.uniform(random_key, actions.shape, minval=-1.0, maxval=1.0)
-    actions = jnp.where(collector.decisions < config.random_decisions, at_random, jnp.clip(actions, -1.0, 1.0))
-
-    worlds, transition, finished = rollout.advance(task, collector.worlds, actions, parameters)
-    posterior = update_posterior(nets, params, normalisers, collector.posterior, transition)
-    prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
-    quiet_cost = jnp.mean(transition.cost[: quiet_worlds(config, count)])
-    share = jnp.float32(1.0 / config.cost_memory)
-    collector = Collector(
-        worlds=worlds,
-        posterior=jax.tree.map(lambda old, new: _where_done(finished.done, old, new), prior, posterior),
-        latent=latent,
-        risk_level=level,
-        noise=collector.noise,
-        push=push,
-        cost_rate=(1.0 - share) * collector.cost_rate + share * quiet_cost,
-        key=key,
-        decisions=collector.decisions + 1,
-    )
-    return collector, transition, finished
 
 
 def update_posterior(
@@ -164,12 +133,138 @@ def update_posterior(
     return jax.vmap(one)(posterior, transition)
 
 
-def _latents(collector: Collector, renew: Array, noise: Array) -> Array:
-    """Posterior mean in quiet worlds, a posterior sample held for some decisions in the others."""
+def posterior_latents(collector: Collector, renew: Array, noise: Array) -> Array:
+    """Posterior mean in quiet worlds, a posterior sample held for some decisions in the others.
+
+    Args:
+        renew: which worlds may take a new sample now, bool [world].
+        noise: standard normal, [world, latent].
+    """
     means = jax.vmap(encoder.mean)(collector.posterior)
     samples = jax.vmap(encoder.sample)(collector.posterior, noise)
     held = jnp.where(renew[:, None], samples, collector.latent)
     return jnp.where((collector.noise > 0.0)[:, None], held, means)
+
+
+def act_with_noise(
+    nets: Architecture, params: Params, seen: Array, condition: Array, strength: Array, push: Array
+) -> Array:
+    """The actor's actions, and noise added to them, [world, action]; not clipped.
+
+    Args:
+        seen: normalised observations, [world, observation].
+        strength: standard deviation of the noise, 0 in quiet worlds, [world].
+        push: standard normal, [world, action].
+    """
+    act = jax.vmap(lambda *example: actor.apply(nets.actor, params["actor"], *example))
+    return act(seen, condition) + strength[:, None] * push
+
+
+def stay_at_the_prior(
+    nets: Architecture,
+    params: Params,
+    normalisers: Normalisers,
+    posterior: NaturalPosterior,
+    transition: Transition,
+) -> NaturalPosterior:
+    """Believe nothing: the encoder is not even asked."""
+    del nets, params, normalisers, transition
+    return posterior
+
+
+def no_latents(collector: Collector, renew: Array, noise: Array) -> Array:
+    """Zero in every world, as the mean of the prior is: the policy does not know where it is."""
+    del renew, noise
+    return jnp.zeros_like(collector.latent)
+
+
+See = Callable[[Array], Array]
+"""What the networks see of one raw observation."""
+
+Attack = Callable[[Architecture, Params, Normalisers, See, Array, Array, Array, Array], Array]
+"""(nets, params, normalisers, see, observations, condition, last disturbance, decisions so far) -> disturbance.
+
+Observations are raw and disturbances in standard deviations of each observed number, [world, ...] each.
+"""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """Where methods differ in how they act: plain functions over all worlds at once."""
+
+    believe: Callable[[Architecture, Params, Normalisers, NaturalPosterior, Transition], NaturalPosterior] = (
+        update_posterior
+    )
+    """What a transition does to the posterior."""
+    latents: Callable[[Collector, Array, Array], Array] = posterior_latents
+    """The latent each world acts on."""
+    act: Callable[[Architecture, Params, Array, Array, Array, Array], Array] = act_with_noise
+    """Actions with exploration in them."""
+    attack: Attack | None = None
+    """Disturbs what the policy sees, and what is remembered that it saw."""
+
+
+WITH_LATENT = Habits()
+WITHOUT_LATENT = Habits(believe=stay_at_the_prior, latents=no_latents)
+
+
+def collect(
+    task: Task,
+    config: CollectConfig,
+    risks: RiskConfig,
+    nets: Architecture,
+    params: Params,
+    normalisers: Normalisers,
+    parameters: Parameters,
+    collector: Collector,
+    habits: Habits = WITH_LATENT,
+) -> tuple[Collector, Transition, Finished]:
+    """One decision in every world.
+
+    Where somebody attacks, the transition holds the observation that the policy was shown; the next one is clean.
+    """
+    count = collector.noise.shape[0]
+    key, latent_key, level_key, noise_key, random_key = jax.random.split(collector.key, 5)
+    renew = collector.worlds.decision % config.hold_latent == 0
+    latent = habits.latents(collector, renew, jax.random.normal(latent_key, collector.latent.shape))
+    level = jnp.where(renew, risk.levels(risks, level_key, count), collector.risk_level)
+    level = jnp.where(collector.noise > 0.0, level, 0.0)
+    condition = jax.vmap(lambda *example: architecture.condition(nets, *example))(latent, level)
+
+    def see(observation: Array) -> Array:
+        return normalisation.see(nets, normalisers.observation, observation)
+
+    shown, disturbance = collector.worlds.observation, None
+    if habits.attack is not None:
+        assert collector.disturbance is not None
+        known = (nets, params, normalisers, see, shown, condition)
+        disturbance = habits.attack(*known, collector.disturbance, collector.decisions)
+        shown = normalisation.disturbed(normalisers.observation, shown, disturbance)
+    kept = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
+    push = kept * collector.push + math.sqrt(1.0 - kept**2) * jax.random.normal(noise_key, collector.push.shape)
+    actions = habits.act(nets, params, jax.vmap(see)(shown), condition, collector.noise, push)
+    at_random = jax.random.uniform(random_key, actions.shape, minval=-1.0, maxval=1.0)
+    actions = jnp.where(collector.decisions < config.random_decisions, at_random, jnp.clip(actions, -1.0, 1.0))
+
+    worlds, transition, finished = rollout.advance(task, collector.worlds, actions, parameters)
+    transition = transition._replace(observation=shown)
+    posterior = habits.believe(nets, params, normalisers, collector.posterior, transition)
+    prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
+    quiet_cost = jnp.mean(transition.cost[: quiet_worlds(config, count)])
+    share = jnp.float32(1.0 / config.cost_memory)
+    collector = Collector(
+        worlds=worlds,
+        posterior=jax.tree.map(lambda old, new: _where_done(finished.done, old, new), prior, posterior),
+        latent=latent,
+        risk_level=level,
+        noise=collector.noise,
+        push=push,
+        cost_rate=(1.0 - share) * collector.cost_rate + share * quiet_cost,
+        key=key,
+        decisions=collector.decisions + 1,
+        disturbance=disturbance,
+    )
+    return collector, transition, finished
 
 
 def _where_done(done: Array, fresh: Array, running: Array) -> Array:

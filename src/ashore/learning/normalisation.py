@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from ashore.networks.architecture import SHARPENED, Architecture
 from ashore.types import Array
 
 MAX_COUNT = 1 << 24
@@ -74,11 +75,21 @@ def update(statistics: RunningStatistics, samples: Array, mask: Array) -> Runnin
     return merge(statistics, RunningStatistics(mean, variance, count))
 
 
+def deviation(statistics: RunningStatistics) -> Array:
+    """max(std, 1e-6): how much of a raw number is one normalised unit."""
+    return jnp.maximum(jnp.sqrt(statistics.variance), MIN_DEVIATION)
+
+
+def disturbed(statistics: RunningStatistics, samples: Array, disturbance: Array) -> Array:
+    """Raw samples [..., n] moved by so many standard deviations."""
+    assert samples.shape == disturbance.shape, (samples.shape, disturbance.shape)
+    return samples + disturbance * jnp.broadcast_to(deviation(statistics), samples.shape)
+
+
 def normalise(statistics: RunningStatistics, x: Array) -> Array:
     """clip((x - mean) / max(std, 1e-6), -10, 10) for one sample."""
     assert x.shape == statistics.mean.shape, (x.shape, statistics.mean.shape)
-    deviation = jnp.maximum(jnp.sqrt(statistics.variance), MIN_DEVIATION)
-    return jnp.clip((x.astype(jnp.float32) - statistics.mean) / deviation, -CLIP, CLIP)
+    return jnp.clip((x.astype(jnp.float32) - statistics.mean) / deviation(statistics), -CLIP, CLIP)
 
 
 class Normalisers(NamedTuple):
@@ -94,6 +105,23 @@ class Normalisers(NamedTuple):
 def init(observation: int, features: int) -> Normalisers:
     """Normalisers that have seen nothing."""
     return Normalisers(empty((observation,)), empty((features,)), empty(()), empty(()))
+
+
+def see(nets: Architecture, statistics: RunningStatistics, observation: Array) -> Array:
+    """What actor, critics and dynamics head see of one observation.
+
+    All of it normalised, then what a network would be slow to find in it: closenesses sharpened, and contrasts.
+    """
+    raw = observation.astype(jnp.float32)
+    near = jnp.clip(raw[jnp.asarray(nets.closeness, jnp.int32)], 0.0, 1.0)
+    contrasts = [scale * (raw[first] - raw[second]) for first, second, scale in nets.contrasts]
+    return jnp.concatenate(
+        [
+            normalise(statistics, observation),
+            *(scale * near**power for power, scale in SHARPENED),
+            *(contrast[None] for contrast in contrasts),
+        ]
+    )
 
 
 def update_all(

@@ -32,6 +32,8 @@ class ObjectiveConfig:
     discount_cost: float = 0.99
     reward_scale: float = 1.0
     """Rewards are multiplied by this for the critic: TD errors should be about kappa in size."""
+    reward_floor: float | None = None
+    """Rewards below this count as this for the critic: how much worse than hopeless teaches nothing."""
     kappa_reward: float = 1.0
     kappa_cost: float = 1.0
     quantile_reduction: str = "mean"
@@ -60,7 +62,7 @@ class Work(NamedTuple):
     action: Array
     next_observation: Array
     signals: Array
-    """Scaled reward and cost, [transitions, REWARD or COST]."""
+    """Scaled reward and (penalised) cost, [transitions, REWARD or COST]."""
     terminated: Array
     dynamics_target: Array
     context: Array
@@ -88,7 +90,9 @@ def prepare(
     flat = jax.tree.map(lambda field: field.reshape(count, *field.shape[2:]), batch)
     keys = jax.random.split(key, 6)
     shape = (2, count, fractions)
-    see = jax.vmap(lambda observation: normalisation.normalise(normalisers.observation, observation))
+    see = jax.vmap(lambda observation: normalisation.see(nets, normalisers.observation, observation))
+    # A penalty belongs in the cost critic's target alone: what the encoder and the multiplier see is the true cost.
+    believed_cost = flat.cost if flat.penalty is None else flat.cost + flat.penalty
 
     def dynamics_row(change: Array, reward: Array, cost: Array) -> Array:
         return normalisation.dynamics_target(normalisers, change, reward, cost)
@@ -100,7 +104,7 @@ def prepare(
         observation=see(flat.observation),
         action=flat.action,
         next_observation=see(flat.next_observation),
-        signals=jnp.stack([flat.reward * config.reward_scale, flat.cost], axis=1),
+        signals=jnp.stack([_floored(config, flat.reward) * config.reward_scale, believed_cost], axis=1),
         terminated=flat.terminated,
         dynamics_target=jax.vmap(dynamics_row)(flat.change, flat.reward, flat.cost),
         context=jax.vmap(jax.vmap(context_row))(contexts),
@@ -112,6 +116,10 @@ def prepare(
         actor_fractions=jax.random.uniform(keys[3], shape),
         smoothing=jax.random.normal(keys[4], (count, nets.action)),
     )
+
+
+def _floored(config: ObjectiveConfig, reward: Array) -> Array:
+    return reward if config.reward_floor is None else jnp.maximum(reward, config.reward_floor)
 
 
 def posteriors(config: ObjectiveConfig, weights: Params, work: Work) -> NaturalPosterior:
@@ -126,7 +134,7 @@ def latents_of(posterior: NaturalPosterior, work: Work) -> Array:
     return jnp.repeat(samples, work.observation.shape[0] // samples.shape[0], axis=0)
 
 
-def _conditions(config: ObjectiveConfig, latents: Array, work: Work) -> Array:
+def conditions_of(config: ObjectiveConfig, latents: Array, work: Work) -> Array:
     """What actor and critics are conditioned on, [transitions, condition]."""
     return jax.vmap(lambda *example: architecture.condition(config.architecture, *example))(latents, work.risk_level)
 
@@ -156,14 +164,22 @@ def _by_field(queries: tuple[Query, ...]) -> list[tuple[str, tuple[Array, ...]]]
 
 def td_targets(config: ObjectiveConfig, actor_weights: Params, targets: Params, work: Work, latents: Array) -> Array:
     """Eqs 5 and 6: the online actor and the target critics at s', same z, [REWARD or COST, transitions, N']."""
-    nets, conditions = config.architecture, _conditions(config, latents, work)
+    nets, conditions = config.architecture, conditions_of(config, latents, work)
     act = jax.vmap(lambda *example: actor.apply(nets.actor, actor_weights, *example))
     actions = act(work.next_observation, conditions)
     if config.target_noise > 0.0:
         limit = config.target_noise_clip
         actions = jnp.clip(actions + jnp.clip(config.target_noise * work.smoothing, -limit, limit), -1.0, 1.0)
     (values,) = ask(config, targets, Query(work.next_observation, actions, conditions, work.target_fractions))
-    values = _reduced(config, values)
+    return bootstrap(config, reduced(config, values), work)
+
+
+def bootstrap(config: ObjectiveConfig, values: Array, work: Work) -> Array:
+    """Signal plus discounted value of what follows, without gradient, [REWARD or COST, transitions, N'].
+
+    Args:
+        values: of the next state and action, heads made one, [REWARD or COST, transitions, N'].
+    """
 
     def one(values: Array, signals: Array, terminated: Array) -> Array:
         reward = losses.td_target(signals[REWARD], terminated, values[REWARD], config.discount_reward)
@@ -175,7 +191,7 @@ def td_targets(config: ObjectiveConfig, actor_weights: Params, targets: Params, 
 
 def taken_query(config: ObjectiveConfig, work: Work, latents: Array) -> Query:
     """The actions that were taken, in worlds described by z."""
-    return Query(work.observation, work.action, _conditions(config, latents, work), work.online_fractions)
+    return Query(work.observation, work.action, conditions_of(config, latents, work), work.online_fractions)
 
 
 def critic_losses(config: ObjectiveConfig, values: Array, work: Work, targets: Array) -> Array:
@@ -197,14 +213,18 @@ def critic_losses(config: ObjectiveConfig, values: Array, work: Work, targets: A
 
 def actor_query(config: ObjectiveConfig, weights: Params, work: Work, latents: Array) -> tuple[Query, Array]:
     """The actor's own actions, and their mean saturation; at a risk level the cost is asked for its upper tail."""
-    nets, conditions = config.architecture, _conditions(config, latents, work)
+    nets, conditions = config.architecture, conditions_of(config, latents, work)
     squeeze = jax.vmap(lambda *example: actor.preactivation(nets.actor, weights, *example))
     raw = squeeze(work.observation, conditions)
+    query = Query(work.observation, jnp.tanh(raw), conditions, actor_fractions(work))
+    return query, jnp.mean(jax.vmap(losses.saturation)(raw))
+
+
+def actor_fractions(work: Work) -> Array:
+    """Fractions at which an actor asks: all of the reward, and of the cost its worst (1 - eta) share."""
     level = work.risk_level[:, None]
     tail = level + (1.0 - level) * work.actor_fractions[COST]
-    fractions = jnp.stack([work.actor_fractions[REWARD], tail])
-    query = Query(work.observation, jnp.tanh(raw), conditions, fractions)
-    return query, jnp.mean(jax.vmap(losses.saturation)(raw))
+    return jnp.stack([work.actor_fractions[REWARD], tail])
 
 
 def actor_loss(config: ObjectiveConfig, values: Array, work: Work, saturation: Array, multiplier: Array) -> Array:
@@ -219,11 +239,11 @@ def actor_loss(config: ObjectiveConfig, values: Array, work: Work, saturation: A
         pressed = risk.multiplier_at(config.risk, multiplier, level)
         return losses.actor_loss(values[REWARD], values[COST], pressed, config.normalise_actor_loss)
 
-    by_transition = jax.vmap(one, in_axes=(1, 0))(_reduced(config, values), work.risk_level)
+    by_transition = jax.vmap(one, in_axes=(1, 0))(reduced(config, values), work.risk_level)
     return jnp.mean(by_transition) + config.saturation_weight * saturation
 
 
-def _reduced(config: ObjectiveConfig, values: Array) -> Array:
+def reduced(config: ObjectiveConfig, values: Array) -> Array:
     """Both critics with their heads made one, [REWARD or COST, transitions, fractions]."""
     by_example = jax.vmap(losses.reduce_heads, in_axes=(1, None))
     return jnp.stack([by_example(values[REWARD], config.reward_heads), by_example(values[COST], config.cost_heads)])

@@ -40,6 +40,8 @@ class ReplayConfig:
     """Contexts come from this many last decisions of the task (W)."""
     contiguous: float = 0.5
     """Share of contexts that are consecutive decisions, as a deployed policy meets them; the others are spread."""
+    penalised: bool = False
+    """Whether a decision also has a penalty that its cost critic is to believe in."""
 
     def __post_init__(self) -> None:
         if self.storage_dtype not in ("float32", "bfloat16"):
@@ -61,6 +63,8 @@ class Experience(NamedTuple):
     change: Array
     """next_observation - observation at the dynamics features, exact."""
     terminated: Array
+    penalty: Array | None = None
+    """What the cost critic is to add to the cost, in the unit of the cost; None where no method asked for it."""
 
 
 class Context(NamedTuple):
@@ -101,6 +105,7 @@ def _empty(config: ReplayConfig) -> ReplayState:
             next_observation=ring(config.storage_dtype, config.observation),
             change=ring("float32", len(config.features)),
             terminated=ring("bool"),
+            penalty=ring("float32") if config.penalised else None,
         ),
         valid=ring("bool"),
         valid_count=jnp.zeros(config.tasks, jnp.int32),
@@ -130,13 +135,17 @@ def init(config: ReplayConfig, limit_bytes: int | None = None) -> ReplayState:
     return _empty(config)
 
 
-def add(config: ReplayConfig, state: ReplayState, transition: Transition, valid: Array) -> ReplayState:
+def add(
+    config: ReplayConfig, state: ReplayState, transition: Transition, valid: Array, penalty: Array | None = None
+) -> ReplayState:
     """Write one decision of every task over the oldest one.
 
     Args:
         transition: fields [task, ...].
         valid: which of them are samples of the dynamics, bool [task]; pass `~transition.diverged`.
+        penalty: what is to be added to the cost, [task]; given exactly where the rings are `penalised`.
     """
+    assert (penalty is not None) == config.penalised, config.penalised
     assert transition.observation.shape == (config.tasks, config.observation), transition.observation.shape
     assert valid.shape == (config.tasks,) and valid.dtype == jnp.bool, (valid.shape, valid.dtype)
     index = jnp.asarray(config.features, jnp.int32)
@@ -148,8 +157,9 @@ def add(config: ReplayConfig, state: ReplayState, transition: Transition, valid:
         next_observation=transition.next_observation,
         change=transition.next_observation[:, index] - transition.observation[:, index],
         terminated=transition.terminated,
+        penalty=penalty,
     )
-    for field in entry:
+    for field in jax.tree.leaves(entry):
         valid = valid & jnp.all(jnp.isfinite(field.astype(jnp.float32)).reshape(config.tasks, -1), axis=1)
 
     def write(ring: Array, field: Array) -> Array:

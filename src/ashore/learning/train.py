@@ -1,6 +1,7 @@
 """The training loop: act once in every world, learn a few times from what all of them remember, repeat.
 
-No maths lives here; one chunk of the loop is one compiled program, and several seeds are one more leading axis.
+No maths lives here; one chunk of the loop is one compiled program, and several seeds are one more leading axis. Which
+method it is that learns, a `Recipe` says; without one it is the paper's.
 """
 
 from dataclasses import dataclass, replace
@@ -13,13 +14,17 @@ from ashore import names
 from ashore.budget import Budget
 from ashore.environments import randomisation
 from ashore.environments.base import Task
-from ashore.learning import collect, diagnostics, lagrangian, normalisation, objectives, replay, updates
+from ashore.learning import collect, diagnostics, disagreement, normalisation, objectives, replay, updates
 from ashore.learning.collect import CollectConfig, Collector
+from ashore.learning.disagreement import DisagreementConfig
 from ashore.learning.lagrangian import PIDConfig
 from ashore.learning.normalisation import Normalisers
 from ashore.learning.objectives import ObjectiveConfig, Work
+from ashore.learning.observation_attack import AttackConfig
+from ashore.learning.recipe import Recipe
 from ashore.learning.replay import ReplayConfig, ReplayState
 from ashore.learning.risk import RiskConfig
+from ashore.learning.soft_updates import SacConfig
 from ashore.learning.updates import LearnerConfig, LearnerState
 from ashore.networks.architecture import Architecture, Sizes
 from ashore.types import Array, Parameters
@@ -39,6 +44,8 @@ class TrainConfig:
     chunk: int = 40
     """Decisions per compiled call: one line of metrics each."""
     sizes: Sizes = Sizes()
+    sharpen: bool = True
+    """Give the networks what the task says is decisive and hard to see: closenesses sharpened, and contrasts."""
     capacity: int = 1024
     """Decisions remembered per world."""
     batch_tasks: int = 32
@@ -55,6 +62,8 @@ class TrainConfig:
     """Discount per decision of the cost critic, where it is not the budget's."""
     reward_scale: float = 10.0
     """Rewards are multiplied by this for the critic, so that TD errors are about as large as kappa = 1."""
+    reward_floor: float | None = None
+    """Rewards of a decision below this count as this for the critic; what is reported stays the true reward."""
     encoder_objective: str = "critic+dynamics"
     """`critic` is the paper's; `critic+dynamics` also asks the latent to predict what the world does."""
     beta_kl: float | None = None
@@ -62,6 +71,12 @@ class TrainConfig:
     risk: RiskConfig = RiskConfig()
     collect: CollectConfig = CollectConfig()
     multiplier: PIDConfig = PIDConfig()
+    spidr: DisagreementConfig = DisagreementConfig()
+    """For `spidr` alone."""
+    attack: AttackConfig = AttackConfig()
+    """For `robust` alone."""
+    sac: SacConfig = SacConfig()
+    """For `pearl` alone."""
 
 
 class TrainState(NamedTuple):
@@ -73,6 +88,8 @@ class TrainState(NamedTuple):
     normalisers: Normalisers
     parameters: Parameters
     """Physical parameters of each world."""
+    models: Parameters | None = None
+    """Those of the ensemble whose disagreement is charged for, fields [model]; None where nobody asks."""
 
 
 def architecture(task: Task, config: TrainConfig) -> Architecture:
@@ -84,6 +101,8 @@ def architecture(task: Task, config: TrainConfig) -> Architecture:
         description.dynamics_features,
         config.sizes,
         config.risk.conditioned,
+        description.closeness if config.sharpen else (),
+        description.contrasts if config.sharpen else (),
     )
 
 
@@ -101,6 +120,7 @@ def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
         discount_reward=declared if config.reward_discount is None else config.reward_discount,
         discount_cost=declared if config.cost_discount is None else config.cost_discount,
         reward_scale=config.reward_scale,
+        reward_floor=config.reward_floor,
         risk=config.risk,
     )
     chosen = names.lookup("encoder objective", config.encoder_objective, updates.ENCODER_OBJECTIVES)
@@ -131,49 +151,73 @@ def replay_config(task: Task, config: TrainConfig) -> ReplayConfig:
     )
 
 
-def start(task: Task, config: TrainConfig, key: Array) -> TrainState:
+def paper_recipe(task: Task) -> Recipe:
+    """The paper's method: worlds from the training ranges, and everything else as the parts have it."""
+    return Recipe(task.description.shifts["train"])
+
+
+def _replay_config(task: Task, config: TrainConfig, recipe: Recipe) -> ReplayConfig:
+    """What is remembered, and drawn, under this recipe: contexts of no places where nobody reads them."""
+    usual = replay_config(task, config)
+    context = usual.context if recipe.contextual else 0
+    return replace(usual, context=context, penalised=recipe.disagreement is not None)
+
+
+def start(task: Task, config: TrainConfig, key: Array, recipe: Recipe | None = None) -> TrainState:
     """A run before its first decision."""
+    recipe = recipe or paper_recipe(task)
     physics_key, collect_key, learner_key = jax.random.split(key, 3)
     nets = architecture(task, config)
-    train_ranges = task.description.shifts["train"]
-    parameters = randomisation.sample(train_ranges, task.parameters_type, physics_key, config.worlds)
+
+    def physics(key: Array, count: int) -> Parameters:
+        return randomisation.sample(recipe.ranges, task.parameters_type, key, count)
+
+    parameters, ensemble = physics(physics_key, config.worlds), recipe.disagreement
+    attacked = recipe.habits.attack is not None
     return TrainState(
-        collector=collect.start(task, config.collect, nets, collect_key, parameters),
-        replay=replay.init(replay_config(task, config)),
-        learner=updates.init(learner_config(task, config), config.multiplier, learner_key),
+        collector=collect.start(task, config.collect, nets, collect_key, parameters, attacked),
+        replay=replay.init(_replay_config(task, config, recipe)),
+        learner=recipe.init(learner_config(task, config), config.multiplier, learner_key),
         normalisers=normalisation.init(nets.observation, len(nets.features)),
         parameters=parameters,
+        models=None if ensemble is None else physics(jax.random.fold_in(physics_key, 1), ensemble.models),
     )
 
 
-def train_chunk(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+def train_chunk(
+    task: Task, config: TrainConfig, state: TrainState, recipe: Recipe | None = None
+) -> tuple[TrainState, dict[str, Array]]:
     """`config.chunk` decisions and the updates that belong to them."""
+    recipe = recipe or paper_recipe(task)
 
     def one_decision(state: TrainState, _: None) -> tuple[TrainState, dict[str, Array]]:
-        state, experience = _act(task, config, state)
+        state, experience = _act(task, config, state, recipe)
         # Under several seeds a condition becomes a choice of both: learn always, and keep it once there is enough.
         ready = state.collector.decisions >= config.learning_starts
-        learner, learning = _learn(task, config, state)
+        learner, learning = _learn(task, config, state, recipe)
         learner = jax.tree.map(lambda new, old: jnp.where(ready, new, old), learner, state.learner)
         return state._replace(learner=learner), experience | learning
 
     state, metrics = jax.lax.scan(one_decision, state, None, length=config.chunk)
+    if not recipe.contextual:
+        return state, _summary(metrics)
     nets = architecture(task, config)
     errors = diagnostics.latent_errors(nets, state.learner.params, state.normalisers, state.replay)
     return state, _summary(metrics) | errors
 
 
-def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> tuple[TrainState, dict[str, Array]]:
     nets = architecture(task, config)
     collector, transition, finished = collect.collect(
         task,
         config.collect,
         config.risk,
         nets,
-        state.learner.params,
+        state.learner.params | state.learner.private,
         state.normalisers,
         state.parameters,
         state.collector,
+        recipe.habits,
     )
     valid = ~transition.diverged
     index = jnp.asarray(nets.features, jnp.int32)
@@ -181,10 +225,17 @@ def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState
     normalisers = normalisation.update_all(
         state.normalisers, transition.observation, change, transition.reward, transition.cost, valid
     )
-    rings = replay.add(replay_config(task, config), state.replay, transition, valid)
+    penalty = None
+    if recipe.disagreement is not None:
+        # The moment before the decision, and the action taken there: what would other worlds have made of it?
+        before = state.collector.worlds.state
+        penalty = disagreement.penalties(
+            recipe.disagreement, task, state.normalisers, state.models, before, transition.action
+        )
+    rings = replay.add(_replay_config(task, config, recipe), state.replay, transition, valid, penalty)
     limit = task.description.budget
     # Random actions say nothing about the policy's cost: the multiplier starts to move when learning does.
-    measured = lagrangian.update(config.multiplier, state.learner.multiplier, collector.cost_rate, limit.per_decision)
+    measured = recipe.constrain(config.multiplier, state.learner.multiplier, collector.cost_rate, limit.per_decision)
     learning = collector.decisions >= config.learning_starts
     multiplier = jax.tree.map(lambda new, old: jnp.where(learning, new, old), measured, state.learner.multiplier)
     state = state._replace(
@@ -196,7 +247,11 @@ def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState
     quiet = collect.quiet_worlds(config.collect, config.worlds)
     # Only whole episodes count; the first of each world starts in the middle.
     whole = finished.done[:quiet] & (collector.decisions > task.description.decisions_per_episode)
-    return state, {
+    pessimism = {}
+    if penalty is not None:
+        # In the unit of `cost_rate`, to be read beside it.
+        pessimism["penalty_rate"] = jnp.mean(penalty[:quiet]) * limit.decisions_per_episode
+    return state, pessimism | {
         "episodes": jnp.sum(whole.astype(jnp.float32)),
         "episode_return": jnp.sum(jnp.where(whole, finished.episode_return[:quiet], 0.0)),
         "episode_cost": jnp.sum(jnp.where(whole, finished.episode_cost[:quiet], 0.0)),
@@ -207,8 +262,8 @@ def _act(task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState
     }
 
 
-def _learn(task: Task, config: TrainConfig, state: TrainState) -> tuple[LearnerState, dict[str, Array]]:
-    learner_settings, rings = learner_config(task, config), replay_config(task, config)
+def _learn(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> tuple[LearnerState, dict[str, Array]]:
+    learner_settings, rings = learner_config(task, config), _replay_config(task, config, recipe)
 
     def draw(key: Array) -> Work:
         sample_key, prepare_key = jax.random.split(key)
@@ -216,7 +271,7 @@ def _learn(task: Task, config: TrainConfig, state: TrainState) -> tuple[LearnerS
         return objectives.prepare(learner_settings.objective, prepare_key, state.normalisers, batch, contexts)
 
     def one_update(learner: LearnerState, work: Work) -> tuple[LearnerState, dict[str, Array]]:
-        return updates.update_step(learner_settings, learner, work, learner.multiplier.multiplier)
+        return recipe.update(learner_settings, learner, work, learner.multiplier.multiplier)
 
     key, *draw_keys = jax.random.split(state.learner.key, config.updates_per_decision + 1)
     # Nothing in the rings changes between two decisions: drawing all batches at once takes as long as drawing one.

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import optax
 
 from ashore.learning import lagrangian, losses, objectives
+from ashore.learning.augmented_lagrangian import AugmentedState
 from ashore.learning.lagrangian import MultiplierState, PIDConfig
 from ashore.learning.losses import ENCODER_OBJECTIVES, EncoderObjective
 from ashore.learning.objectives import ObjectiveConfig, Work
@@ -60,16 +61,19 @@ class LearnerState(NamedTuple):
     """Target critics, a pair like `params["critics"]`."""
     optimisers: dict[str, optax.OptState]
     """One per network; that of the critics has the pair's leading axis."""
-    multiplier: MultiplierState
+    multiplier: MultiplierState | AugmentedState
     key: Array
     """Where the batches of the next updates come from."""
     updates: Array
     """Updates made, int32."""
     skipped: Array
     """Steps of single networks not made because a gradient was not finite, int32."""
+    private: Params
+    """Weights that learning needs and a deployed policy does not; they are never exported."""
 
 
-def _optimiser(config: LearnerConfig, name: str) -> optax.GradientTransformation:
+def optimiser(config: LearnerConfig, name: str) -> optax.GradientTransformation:
+    """The rule by which the network of this name descends."""
     own_rate = config.actor_learning_rate if name == "actor" else None
     rate = config.learning_rate if own_rate is None else own_rate
     adamw = optax.adamw(rate, weight_decay=config.weight_decay)
@@ -80,8 +84,8 @@ def init(config: LearnerConfig, multiplier: PIDConfig, key: Array) -> LearnerSta
     """A learner before its first update; targets start as copies of the critics."""
     params_key, key = jax.random.split(key)
     params = architecture.init(params_key, config.objective.architecture)
-    optimisers = {name: _optimiser(config, name).init(params[name]) for name in ("actor", "encoder", "dynamics")}
-    optimisers["critics"] = jax.vmap(_optimiser(config, "critics").init)(params["critics"])
+    optimisers = {name: optimiser(config, name).init(params[name]) for name in ("actor", "encoder", "dynamics")}
+    optimisers["critics"] = jax.vmap(optimiser(config, "critics").init)(params["critics"])
     return LearnerState(
         params=params,
         targets=jax.tree.map(jnp.copy, params["critics"]),
@@ -90,6 +94,7 @@ def init(config: LearnerConfig, multiplier: PIDConfig, key: Array) -> LearnerSta
         key=key,
         updates=jnp.zeros((), jnp.int32),
         skipped=jnp.zeros((), jnp.int32),
+        private={},
     )
 
 
@@ -113,16 +118,13 @@ def update_step(
     latents = jax.lax.stop_gradient(objectives.latents_of(posterior, work))
     targets = objectives.td_targets(config.objective, state.params["actor"], state.targets, work, latents)
 
-    state, critic_metrics = _critic_step(config, state, work, latents, targets)
-    state, other_metrics = _encoder_and_actor_step(config, state, work, latents, targets, multiplier)
-
-    followed = optax.incremental_update(state.params["critics"], state.targets, config.target_rate)
-    state = state._replace(targets=followed, updates=state.updates + 1)
-    skipped = {"skipped_steps": state.skipped.astype(jnp.float32)}
-    return state, critic_metrics | other_metrics | _posterior_metrics(posterior) | skipped
+    state, critic_metrics = critic_step(config, state, work, latents, targets)
+    state, other_metrics = encoder_and_actor_step(config, state, work, latents, targets, multiplier)
+    state, count_metrics = follow(config, state)
+    return state, critic_metrics | other_metrics | posterior_metrics(posterior) | count_metrics
 
 
-def _critic_step(
+def critic_step(
     config: LearnerConfig, state: LearnerState, work: Work, latents: Array, targets: Array
 ) -> tuple[LearnerState, Metrics]:
     """theta_{k+1}: one step on eqs 7 and 8. z is a constant here, so phi cannot move."""
@@ -136,18 +138,23 @@ def _critic_step(
         return jnp.sum(per_critic), (per_critic, jnp.mean(values, axis=(1, 2, 3)))
 
     gradients, (per_critic, means) = jax.grad(loss, has_aux=True)(state.params["critics"])
-    state, norms = _descend(config, state, "critics", gradients)
-    return state, {
-        "critic_loss_reward": per_critic[REWARD],
-        "critic_loss_cost": per_critic[COST],
-        "q_reward": means[REWARD] / config.objective.reward_scale,
-        "q_cost": means[COST],
+    state, norms = descend(config, state, "critics", gradients)
+    return state, critic_metrics(config, per_critic, means, norms)
+
+
+def critic_metrics(config: LearnerConfig, losses: Array, values: Array, norms: Array) -> Metrics:
+    """What a step of the critics has to say; each argument is [REWARD or COST]."""
+    return {
+        "critic_loss_reward": losses[REWARD],
+        "critic_loss_cost": losses[COST],
+        "q_reward": values[REWARD] / config.objective.reward_scale,
+        "q_cost": values[COST],
         "gradient_norm_critic_reward": norms[REWARD],
         "gradient_norm_critic_cost": norms[COST],
     }
 
 
-def _encoder_and_actor_step(
+def encoder_and_actor_step(
     config: LearnerConfig, state: LearnerState, work: Work, latents: Array, targets: Array, multiplier: Array
 ) -> tuple[LearnerState, Metrics]:
     """phi_{k+1} by eq 4, where z carries the gradient, and the actor by eq 11, where z is the constant from before.
@@ -185,34 +192,42 @@ def _encoder_and_actor_step(
     owners = ("encoder", "dynamics", "actor") if learns_dynamics else ("encoder", "actor")
     gradients, metrics = jax.grad(loss, has_aux=True)({name: state.params[name] for name in owners})
     for name in owners:
-        state, metrics[f"gradient_norm_{name}"] = _descend(config, state, name, gradients[name])
+        state, metrics[f"gradient_norm_{name}"] = descend(config, state, name, gradients[name])
     return state, metrics
 
 
-def _descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Params) -> tuple[LearnerState, Array]:
+def follow(config: LearnerConfig, state: LearnerState) -> tuple[LearnerState, Metrics]:
+    """The end of an update: the targets follow by Polyak averaging, and the update is counted."""
+    followed = optax.incremental_update(state.params["critics"], state.targets, config.target_rate)
+    state = state._replace(targets=followed, updates=state.updates + 1)
+    return state, {"skipped_steps": state.skipped.astype(jnp.float32)}
+
+
+def descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Params) -> tuple[LearnerState, Array]:
     """One clipped AdamW step of one network; a step whose gradient is not finite is not made, and counted."""
-    optimiser = _optimiser(config, name)
+    rule, place = optimiser(config, name), "params" if name in state.params else "private"
+    weights: Params = getattr(state, place)
 
     def step(gradients: Params, memory: optax.OptState, params: Params) -> tuple[tuple, Array]:
         norm = optax.tree.norm(gradients)
         # optax raises a float to its int32 count, which strict promotion forbids; only its own lines are excused.
         with jax.numpy_dtype_promotion("standard"):
-            change, new_memory = optimiser.update(gradients, memory, params)
+            change, new_memory = rule.update(gradients, memory, params)
         stepped = (optax.apply_updates(params, change), new_memory)
         return jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(norm), new, old), stepped, (params, memory)), norm
 
     # The pair's leading axis: each critic has its own norm, moments and decision to skip.
     step = jax.vmap(step) if name == "critics" else step
-    (params, memory), norm = step(gradients, state.optimisers[name], state.params[name])
+    (params, memory), norm = step(gradients, state.optimisers[name], weights[name])
     state = state._replace(
-        params=state.params | {name: params},
+        **{place: weights | {name: params}},
         optimisers=state.optimisers | {name: memory},
         skipped=state.skipped + jnp.sum((~jnp.isfinite(norm)).astype(jnp.int32)),
     )
     return state, norm
 
 
-def _posterior_metrics(posterior: NaturalPosterior) -> Metrics:
+def posterior_metrics(posterior: NaturalPosterior) -> Metrics:
     """What the latents of this batch carry, over the tasks with any context at all."""
     used = (posterior.count > 0).astype(jnp.float32)
     share = used / jnp.maximum(jnp.sum(used), 1.0)

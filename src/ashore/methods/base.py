@@ -4,8 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ashore.environments.base import Task
+from ashore.learning import train
+from ashore.learning.recipe import Recipe
 from ashore.learning.train import TrainConfig, TrainState
-from ashore.types import Array
+from ashore.types import Array, Parameters, Policy
+
+
+def _nothing_to_remark(task: Task, config: TrainConfig) -> tuple[str, ...]:
+    del task, config
+    return ()
 
 
 @dataclass(frozen=True)
@@ -16,7 +23,25 @@ class Method:
     reference: str
     differs: str
     """What we do differently from the reference, in a sentence."""
-    start: Callable[[Task, TrainConfig, Array], TrainState]
-    """A run before its first decision, for one key."""
-    train_chunk: Callable[[Task, TrainConfig, TrainState], tuple[TrainState, dict[str, Array]]]
-    """`chunk` decisions with their updates, and one number per metric; traceable, mapped over seeds outside."""
+    recipe: Callable[[Task, TrainConfig], Recipe] | None = None
+    """How it is trained; None for a method that is not."""
+    instead: str = ""
+    """Where there is no recipe: what to do instead of training it, in one sentence."""
+    remarks: Callable[[Task, TrainConfig], tuple[str, ...]] = _nothing_to_remark
+    """What somebody who trains it on this task should know, one sentence each."""
+    controller: Callable[[Task, Parameters], Policy] | None = None
+    """Where nothing is learnt: the policy of a world whose physics is believed to be given by these parameters."""
+
+    def trained_by(self, task: Task, config: TrainConfig) -> Recipe:
+        """The recipe; a method that is not trained says what to do instead."""
+        if self.recipe is None:
+            raise ValueError(self.instead)
+        return self.recipe(task, config)
+
+    def start(self, task: Task, config: TrainConfig, key: Array) -> TrainState:
+        """A run before its first decision, for one key."""
+        return train.start(task, config, key, self.trained_by(task, config))
+
+    def train_chunk(self, task: Task, config: TrainConfig, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        """`chunk` decisions with their updates, and one number per metric; traceable, mapped over seeds outside."""
+        return train.train_chunk(task, config, state, self.trained_by(task, config))

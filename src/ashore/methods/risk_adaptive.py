@@ -3,8 +3,18 @@
 Training is risk-neutral; the risk level enters at deployment, where the cost critic's upper tail bounds each action.
 """
 
+from ashore.environments.base import Task
 from ashore.learning import train
+from ashore.learning.recipe import Recipe
+from ashore.learning.train import TrainConfig
 from ashore.methods.base import Method
+
+
+def recipe(task: Task, config: TrainConfig) -> Recipe:
+    """The loop as it is."""
+    del config
+    return train.paper_recipe(task)
+
 
 RISK_ADAPTIVE = Method(
     summary="Distributional actor-critic, conditioned on a latent description of the world, under a cost budget.",
@@ -13,6 +23,5 @@ RISK_ADAPTIVE = Method(
         "the encoder also predicts the dynamics (the critics alone leave the latent empty), the prior is a factor of "
         "the posterior, the multiplier is a positional PID on measured cost, the actor's loss is divided by 1 + lambda"
     ),
-    start=train.start,
-    train_chunk=train.train_chunk,
+    recipe=recipe,
 )

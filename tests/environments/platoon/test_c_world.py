@@ -16,7 +16,7 @@ DECISIONS = 100
 WORLDS = 6
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def together(task: Platoon) -> tuple:
     """Results and motion of the C worlds [world][decision], the worlds, and MJX's [decision, world], same starts."""
     generator = np.random.default_rng(11)

@@ -46,7 +46,7 @@ def cars(shift: str) -> PlatoonParameters:
     return sample(SHIFTS[shift], PlatoonParameters, jax.random.key(5), WINDOWS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def figures() -> Callable[[str, str, str], Figures]:
     """Figures of a preset, with the cars of a shift, driven by somebody who believes in those of another."""
 

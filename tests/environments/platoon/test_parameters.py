@@ -16,7 +16,7 @@ NAMES = PlatoonParameters._fields
 Drive = Callable[[float, float, dict[str, float]], dict[str, np.ndarray]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def every_car(task: Platoon) -> Callable[..., np.ndarray]:
     """Speeds over 3 s of one pedal position, [variants, decisions, cars]: nominal, then each parameter changed."""
 
@@ -43,7 +43,7 @@ def every_car(task: Platoon) -> Callable[..., np.ndarray]:
     return call
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def drive(every_car: Callable[..., np.ndarray]) -> Drive:
     """The ego's speeds by name of the parameter that was changed, and `nominal`."""
     return lambda *arguments: dict(zip(("nominal", *NAMES), every_car(*arguments)[:, :, 2], strict=True))

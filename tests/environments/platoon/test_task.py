@@ -26,7 +26,7 @@ def batch(parameters: PlatoonParameters, count: int) -> PlatoonParameters:
     return jax.tree.map(lambda value: jnp.full(count, value), parameters)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def eight(task: Platoon, nominal: PlatoonParameters) -> PlatoonState:
     reset = jax.jit(jax.vmap(task.reset))
     return reset(jax.random.split(jax.random.key(0), 8), batch(nominal, 8)).state

@@ -150,4 +150,6 @@ def describe(config: PlatoonConfig) -> TaskDescription:
         decisions_per_episode=config.decisions,
         max_cost=config.cost_cap,
         budget=Budget(per_episode=config.cost_limit, decisions_per_episode=config.decisions),
+        # How fast the ego closes in on the car ahead, and the car behind on the ego, in m/s.
+        contrasts=((0, 3, SPEED_SCALE), (7, 0, SPEED_SCALE)),
     )

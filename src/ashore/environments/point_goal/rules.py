@@ -32,7 +32,7 @@ def observation_fields(config: PointGoalConfig) -> tuple[Field, ...]:
 
 
 def _lidar_fields(target: str) -> tuple[Field, ...]:
-    return tuple(Field(f"{target}_lidar_{index}", "1", 0.0, 1.0) for index in range(BINS))
+    return tuple(Field(f"{target}_lidar_{index}", "1", 0.0, 1.0, closeness=True) for index in range(BINS))
 
 
 def dynamics_features(config: PointGoalConfig) -> tuple[int, ...]:

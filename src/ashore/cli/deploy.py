@@ -1,0 +1,184 @@
+"""`ashore deploy BUNDLE`: a bundle in a world it never saw, watched as it goes."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import gymnasium
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ashore.cli.options import UsageError
+from ashore.experiments import deployment, deployment_environment, deployment_report
+from ashore.experiments.deployment import Caution, Moment
+from ashore.experiments.deployment_report import Tally
+from ashore_runtime import Refused, Runtime
+
+_REFRESH = 0.2
+"""Seconds between two looks of the panel."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run a bundle through a Gymnasium environment, careful first, and report what happened."""
+
+    bundle: Annotated[Path, tyro.conf.arg(metavar="BUNDLE")]
+    """A folder or a stored zip, as `ashore export` writes it."""
+    task: str | None = None
+    """Task to deploy in; the one the bundle was trained for if left out."""
+    preset: str | None = None
+    """Preset of the task; its default one if left out."""
+    shift: str = "nominal"
+    """Range that the world's physical parameters are drawn from."""
+    env: str | None = None
+    """Instead of a task, any Gymnasium environment as module:ID; its names and spaces must be the bundle's."""
+    names: Path | None = None
+    """JSON file {"observation": [...], "action": [...]} for an environment that does not name its fields itself."""
+    episodes: int = 5
+    """Episodes, all in the same world; what is learnt is kept from one to the next."""
+    seed: int = 0
+    """Chooses the world and its scenes."""
+    eta: float | None = None
+    """One risk level throughout instead of the calibrated schedule."""
+    caution: Literal["none", "refinement", "actor", "both"] | None = None
+    """Where caution comes from, instead of what the bundle says; none runs at eta = 0."""
+    engine: Literal["c"] = "c"
+    """C MuJoCo, one world on one core."""
+    realtime: bool = False
+    """Decide at the control period's pace, as on a robot."""
+    journal: bool = False
+    """Also write the runtime's own journal, from which it could resume."""
+    video: bool = False
+    """Film it, with eta and cost written above."""
+    out: Path = Path("runs/deploy")
+    """Folder for the log, the summary and the figure."""
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise ValueError(f"There must be at least one episode, not {self.episodes}.")
+        if self.seed < 0:
+            raise ValueError(f"A seed must not be negative, as {self.seed} is.")
+        if self.env is not None and (self.task is not None or self.preset is not None):
+            raise ValueError("A deployment is in a task or in an environment, not in both.")
+        if self.names is not None and self.env is None:
+            raise ValueError("A file of names belongs to an environment (--env).")
+        Caution(self.eta, self.caution)
+
+
+def run(options: Options) -> int:
+    """Deploy, show what happens, and say where the report is."""
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        journal = options.out / "run.jnl" if options.journal else None
+        runtime = deployment.load_runtime(options.bundle, Caution(options.eta, options.caution), journal)
+        env, facts = _environment(options, runtime)
+        tally = Tally(runtime.bundle.manifest)
+        pace = deployment.real_time(runtime) if options.realtime else None
+        decided = deployment.moments(runtime, env, options.episodes, options.seed, pace)
+        pictures = _pictures(env) if options.video else None
+        watched = _watched(decided, tally, options.episodes)
+        written = deployment_report.write(options.out, watched, tally, facts, pictures)
+    except (ValueError, Refused) as mistake:
+        raise UsageError(str(mistake)) from mistake
+    runtime.close()
+    env.close()
+    found = tally.summary()
+    latency = found["latency_ms"]
+    print(
+        f"return {found['mean_return']:.2f}, cost {found['mean_cost']:.2f} of {found['budget_per_episode']:g} per "
+        f"episode; {found['episodes_over_budget']} of {options.episodes} episode(s) over the budget"
+    )
+    print(
+        f"refined {found['refined']} of {found['decisions']} decisions; latency p50 {latency['p50']:.2f} ms, p99 "
+        f"{latency['p99']:.2f} ms; {found['deadlines_missed']} deadline(s) missed"
+    )
+    if found["held_or_fallback"]:
+        print(f"{found['held_or_fallback']} decision(s) were held or the fallback's: the log says why")
+    for name, path in written._asdict().items():
+        if path is not None:
+            print(f"{name}: {path}")
+    return 0
+
+
+def _environment(options: Options, runtime: Runtime) -> tuple[gymnasium.Env[Any, Any], dict[str, Any]]:
+    manifest = runtime.bundle.manifest
+    facts: dict[str, Any] = {
+        "bundle": runtime.bundle.checksum,
+        "caution": options.caution or manifest.caution,
+        "eta": options.eta,
+        "seed": options.seed,
+        "control_period": manifest.task.control_period,
+        "realtime": options.realtime,
+    }
+    if options.env is not None:
+        env = deployment_environment.foreign(manifest, options.env, options.names, options.video)
+        return env, facts | {"env": options.env}
+    task = options.task or manifest.task.name
+    parameters = deployment_environment.draw_parameters(task, options.preset, options.shift, options.seed, 1)[0]
+    env = deployment_environment.world(manifest, task, options.preset, parameters, options.video)
+    return env, facts | {
+        "task": task,
+        "preset": options.preset,
+        "shift": options.shift,
+        "parameters": parameters,
+        "engine": options.engine,
+    }
+
+
+def _pictures(env: gymnasium.Env[Any, Any]) -> Iterator[np.ndarray]:
+    while True:
+        picture = env.render()
+        if not isinstance(picture, np.ndarray):
+            raise ValueError("The environment draws no pictures (render_mode rgb_array), so there is nothing to film.")
+        yield picture
+
+
+def _watched(decided: Iterator[Moment], tally: Tally, episodes: int) -> Iterator[Moment]:
+    """The same moments; on a terminal with a panel, elsewhere with a line per episode."""
+    console = Console()
+    if not console.is_terminal:
+        for moment in decided:
+            yield moment
+            if moment.ended:
+                ended = tally.episodes[-1]
+                print(
+                    f"episode {moment.episode + 1} of {episodes}: return {ended['return']:.2f}, cost "
+                    f"{ended['cost']:.2f} of {tally.budget.per_episode:g}, mean eta {ended['mean_eta']:.2f}, spread "
+                    f"{moment.spread:.3f}",
+                    flush=True,
+                )
+        return
+    # The panel draws between two decisions and never in a thread of its own, which would make some of them late.
+    with Live(console=console, auto_refresh=False) as live:
+        last = 0.0
+        for moment in decided:
+            yield moment
+            now = time.monotonic()
+            if moment.ended or now - last > _REFRESH:
+                live.update(_panel(moment, tally, episodes), refresh=True)
+                last = now
+
+
+def _panel(moment: Moment, tally: Tally, episodes: int) -> Table:
+    result = moment.result
+    p50, p99 = tally.latency(0.5, 0.99)
+    table = Table(title=f"episode {moment.episode + 1} of {episodes}", show_header=False, title_justify="left")
+    rows = {
+        "mode": f"{result.mode.value}, {result.source}",
+        "eta": f"{result.eta:.2f}",
+        "transitions, posterior spread": f"{moment.evidence.n_real}, {moment.spread:.3f}",
+        "cost of this episode": f"{tally.cost:.1f} of {tally.budget.per_episode:g}",
+        "return of this episode": f"{tally.reward:.2f}",
+        "refinement steps": f"{result.k_used} of {result.k_max}",
+        "latency p50, p99": f"{p50:.2f} ms, {p99:.2f} ms",
+        "deadlines missed": f"{tally.missed} of {tally.decisions}",
+        "reasons": (result.reasons | moment.evidence.reasons).words() or "none",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table

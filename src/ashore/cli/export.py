@@ -1,0 +1,66 @@
+"""`ashore export RUN`: a trained run as a bundle that acts anywhere."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from ashore.cli.options import UsageError
+from ashore.compilation_cache import keep_compiled_programs
+from ashore.experiments import change_detection, exporting, onnx_export
+from ashore_runtime import Refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Write one seed of a trained run as a bundle: weights, calibration, golden vectors, a card. No pickle."""
+
+    run: Annotated[Path, tyro.conf.arg(metavar="RUN"), tyro.conf.Positional]
+    """Folder of the run."""
+    seed_index: int = 0
+    """Which of the run's seeds."""
+    out: Path | None = None
+    """Where: a zip if it ends in .zip, a folder otherwise; RUN/bundle/seed_K.bundle if left out."""
+    onnx: bool = False
+    """Also write the actor and one refinement step as ONNX (needs the extra 'onnx')."""
+    without_calibration: bool = False
+    """Leave the run's calibration out; the policy then runs at eta = 0."""
+    without_change_detection: bool = False
+    """Do not measure how surprising simulated worlds are; a change of the dynamics is then not noticed."""
+    change_decisions: int = 100_000
+    """Decisions in simulation from which the change detector is calibrated."""
+    false_alarms: float = 1.0
+    """False alarms of the change detector per million decisions that one can live with."""
+
+
+def run(options: Options) -> int:
+    """Export, and say where the bundle is."""
+    keep_compiled_programs()
+    console = Console()
+    path = options.out or options.run / "bundle" / f"seed_{options.seed_index}.bundle"
+    try:
+        with console.status("exporting") as status:
+            trained = exporting.load_trained(options.run, options.seed_index)
+            extra = onnx_export.onnx_files(trained) if options.onnx else None
+            found = None if options.without_calibration else exporting.read_calibration(trained)
+            change = None
+            if found is not None and found[0].change is None and not options.without_change_detection:
+                status.update("measuring how surprising simulated worlds are")
+                change = change_detection.calibrated_change(
+                    trained, found, options.change_decisions, options.false_alarms
+                )
+                status.update("exporting")
+            made = exporting.export_run(trained, path, found, change=change, extra=extra)
+    except (ValueError, Refused) as mistake:
+        raise UsageError(str(mistake)) from mistake
+    print(f"bundle: {made.path} ({sum(file.stat().st_size for file in _files(made.path)) / 2**20:.1f} MiB)")
+    print(f"checksum: {made.checksum}")
+    if made.calibration is None:
+        print("There is no calibration in it: it runs at eta = 0. `ashore calibrate` measures one.")
+    return 0
+
+
+def _files(path: Path) -> list[Path]:
+    return list(path.iterdir()) if path.is_dir() else [path]

@@ -1,0 +1,101 @@
+"""`ashore inspect BUNDLE`: everything a bundle says about itself, after it has passed every check."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ashore.cli.options import UsageError
+from ashore_runtime import Refused, bundle
+from ashore_runtime.bundle import Bundle
+from ashore_runtime.schema import Field
+
+
+@dataclass(frozen=True)
+class Options:
+    """Verify a bundle to the last byte and show what is in it."""
+
+    bundle: Annotated[Path, tyro.conf.arg(metavar="BUNDLE")]
+    """A folder or a stored zip."""
+    fields: bool = False
+    """Also list every field of the observation."""
+    card: bool = False
+    """Show its card instead, as it was written."""
+
+
+def run(options: Options) -> int:
+    """Load, which verifies; then print."""
+    try:
+        found = bundle.load(options.bundle)
+    except Refused as refusal:
+        raise UsageError(str(refusal)) from refusal
+    if options.card:
+        # A stranger's text, and terminals obey what is not printable.
+        print("".join(letter for letter in found.card if letter.isprintable() or letter == "\n"))
+        return 0
+    console = Console()
+    for table in _tables(found, options.fields):
+        console.print(table)
+    if found.calibration is None:
+        print("no calibration: the policy runs at eta = 0")
+    else:
+        for sentence in found.calibration.assumptions:
+            console.print(f"- {escape(sentence)}")
+    print(f"verified: hashes, shapes, finite weights, {len(found.golden['eta'])} golden vectors; {found.checksum}")
+    return 0
+
+
+def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
+    manifest = found.manifest
+    facts, network = Table("what", "", title=escape(str(found.path)), title_justify="left"), manifest.network
+    rows = {
+        "task": f"{manifest.task.name}: {manifest.task.summary}",
+        "decides every": f"{manifest.task.control_period:g} s",
+        "observation": f"{len(manifest.observation)} numbers, {len(manifest.dynamics_features)} of them dynamics",
+        "action": manifest.task.action_map,
+        "networks": f"critics {network.critic_heads} x {network.critic_width}, {network.fractions} fractions; "
+        f"others {' x '.join(map(str, network.hidden))}; latent {network.latent}"
+        + (", takes a risk level" if network.risk_conditioned else ""),
+        "budget": f"{manifest.budget.per_episode:g} per episode of {manifest.budget.decisions_per_episode} decisions = "
+        f"{manifest.budget.per_decision:g} per decision = {manifest.budget.discounted:g} discounted at "
+        f"{manifest.budget.discount:g}",
+        "caution": manifest.caution,
+        "refinement": ", ".join(f"{name} {value}" for name, value in vars(manifest.refinement).items()),
+        "weights": f"{len(found.weights)} tensors, {sum(w.size for w in found.weights.values()):,} numbers",
+        "versions": ", ".join(f"{name} {text}" for name, text in manifest.versions.items()),
+        "ONNX": ", ".join(found.files) or "none",
+    }
+    for name, text in rows.items():
+        facts.add_row(name, escape(text))
+    yield facts
+    if found.calibration is not None:
+        schedule = Table("transitions", "eta", "feasible", title="risk schedule", title_justify="left")
+        calibration = found.calibration
+        for count, eta, bad in zip(calibration.counts, calibration.eta, calibration.infeasible, strict=True):
+            schedule.add_row(str(count), f"{eta:g}", "no" if bad else "yes")
+        yield schedule
+        change = calibration.change
+        if change is not None:
+            watch = Table("threshold", "drift", "mean log surprise", title="change detection", title_justify="left")
+            watch.add_row(f"{change.threshold:.3g}", f"{change.drift:g}", f"{change.mean:.3g}")
+            yield watch
+    yield _fields("action", manifest.action)
+    if every_field:
+        yield _fields("observation", manifest.observation)
+    ranges = Table("parameter", "low", "high", title="trained in", title_justify="left")
+    for row in manifest.training_ranges:
+        ranges.add_row(*(escape(str(row.get(name))) for name in ("name", "low", "high")))
+    yield ranges
+
+
+def _fields(title: str, fields: tuple[Field, ...]) -> Table:
+    table = Table("field", "unit", "low", "high", title=title, title_justify="left")
+    for field in fields:
+        ends = ("none" if end is None else f"{end:g}" for end in (field.low, field.high))
+        table.add_row(escape(field.name), escape(field.unit), *ends)
+    return table

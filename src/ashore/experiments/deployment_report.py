@@ -1,0 +1,221 @@
+"""What a deployment leaves behind: one line of JSON per decision, a summary, a figure and a video."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image, ImageDraw
+
+from ashore.environments.video import write_video
+from ashore.experiments.deployment import Moment
+from ashore_runtime.schema import Manifest
+
+LOG, SUMMARY, FIGURE, VIDEO = "decisions.jsonl", "summary.json", "deployment.png", "deployment.mp4"
+_DIGITS = 6
+"""Significant digits in the log; the journal keeps every bit for whoever needs them."""
+_STRIP = 46
+"""Height in pixels of the words above a picture."""
+
+
+def line(moment: Moment) -> dict[str, Any]:
+    """One decision in plain numbers and words."""
+    result, evidence = moment.result, moment.evidence
+    return {
+        "episode": moment.episode,
+        "decision": moment.decision,
+        "action": [_short(value) for value in result.action],
+        "reward": _short(moment.reward),
+        "cost": _short(moment.cost),
+        "eta": _short(result.eta),
+        "transitions": evidence.n_real,
+        "spread": _short(moment.spread),
+        "latent": [_short(value) for value in result.z_mean],
+        "steps": result.k_used,
+        "q_c_nominal": _short(result.q_c_nominal),
+        "q_c": _short(result.q_c),
+        "surprise": _short(evidence.surprise),
+        "changed": evidence.changed,
+        "source": result.source,
+        "mode": result.mode.value,
+        "reasons": (result.reasons | evidence.reasons).words(),
+        "latency_ms": _short(result.t_total_ns * 1e-6),
+        "missed": result.missed,
+    }
+
+
+class Tally:
+    """Figures of a deployment so far: for the eye while it runs, for the summary afterwards."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.budget = manifest.budget
+        self.episodes: list[dict[str, Any]] = []
+        """Of the episodes that have ended."""
+        self.latencies: list[float] = []
+        """In ms."""
+        self.decisions = self.triggered = self.steps = self.missed = self.fallbacks = self.changes = self.unused = 0
+        self.cost = self.reward = 0.0
+        """Of the running episode."""
+        self.last: Moment | None = None
+        self._etas: list[float] = []
+
+    def add(self, moment: Moment) -> None:
+        """Count one more decision."""
+        result = moment.result
+        if self.last is None or self.last.ended:
+            self.cost = self.reward = 0.0
+            self._etas = []
+        self.last = moment
+        self.decisions += 1
+        self.cost += moment.cost
+        self.reward += moment.reward
+        self._etas.append(result.eta)
+        self.latencies.append(result.t_total_ns * 1e-6)
+        self.triggered += result.k_used > 0
+        self.steps += result.k_used
+        self.missed += result.missed
+        self.fallbacks += result.source in ("held", "fallback")
+        self.changes += moment.evidence.changed
+        self.unused += not moment.evidence.used
+        if moment.ended:
+            self.episodes.append(
+                {
+                    "return": self.reward,
+                    "cost": self.cost,
+                    "decisions": moment.decision + 1,
+                    "mean_eta": float(np.mean(self._etas)),
+                    "diverged": moment.diverged,
+                    "metrics": moment.metrics,
+                }
+            )
+
+    def latency(self, *shares: float) -> list[float]:
+        """Percentiles in ms."""
+        return np.quantile(self.latencies, shares).tolist()
+
+    def summary(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        costs = [episode["cost"] for episode in self.episodes]
+        p50, p99, p999, most = self.latency(0.5, 0.99, 0.999, 1.0)
+        return {
+            "episodes": self.episodes,
+            "mean_return": float(np.mean([episode["return"] for episode in self.episodes])),
+            "mean_cost": float(np.mean(costs)),
+            "budget_per_episode": self.budget.per_episode,
+            "episodes_over_budget": sum(cost > self.budget.per_episode for cost in costs),
+            "decisions": self.decisions,
+            "refined": self.triggered,
+            "refinement_steps": self.steps,
+            "deadlines_missed": self.missed,
+            "held_or_fallback": self.fallbacks,
+            "changes_detected": self.changes,
+            "transitions_not_used": self.unused,
+            "latency_ms": {"p50": p50, "p99": p99, "p99.9": p999, "max": most},
+        }
+
+
+class Written(NamedTuple):
+    """Where the report is."""
+
+    log: Path
+    summary: Path
+    figure: Path
+    video: Path | None
+
+
+def write(
+    folder: Path, moments: Iterator[Moment], tally: Tally, facts: dict[str, Any], pictures: Iterator[np.ndarray] | None
+) -> Written:
+    """Run a deployment to its end and report it.
+
+    Args:
+        folder: where to.
+        moments: the deployment; it advances as this takes from it.
+        tally: is told every moment.
+        facts: what the summary should also say.
+        pictures: the environment at each moment, asked for once after each; None makes no video.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept: list[Moment] = []
+
+    def logged() -> Iterator[Moment]:
+        with (folder / LOG).open("w") as log:
+            for moment in moments:
+                kept.append(moment)
+                tally.add(moment)
+                log.write(json.dumps(line(moment)) + "\n")
+                yield moment
+
+    video = None
+    if pictures is None:
+        for _ in logged():
+            pass
+    else:
+        period = facts["control_period"]
+        video = write_video(folder / VIDEO, (caption(next(pictures), m, tally) for m in logged()), 1.0 / period)
+    (folder / SUMMARY).write_text(json.dumps({**facts, **tally.summary()}, indent=2) + "\n")
+    draw(folder / FIGURE, kept, tally.budget.per_episode)
+    return Written(folder / LOG, folder / SUMMARY, folder / FIGURE, video)
+
+
+def caption(picture: np.ndarray, moment: Moment, tally: Tally) -> np.ndarray:
+    """A picture with what the policy knows and spends written above it."""
+    height, width, _ = picture.shape
+    canvas = Image.new("RGB", (width, height + _STRIP), (255, 255, 255))
+    canvas.paste(Image.fromarray(picture), (0, _STRIP))
+    pen = ImageDraw.Draw(canvas)
+    over = tally.cost > tally.budget.per_episode
+    result = moment.result
+    pen.text((6, 4), f"episode {moment.episode + 1}   eta {result.eta:.2f}   spread {moment.spread:.2f}", "black")
+    pen.text((6, 18), f"cost {tally.cost:.1f} of {tally.budget.per_episode:g}", (190, 30, 30) if over else "black")
+    pen.text((width // 2, 18), f"steps {result.k_used}   {result.source}", "black")
+    share = min(tally.cost / tally.budget.per_episode, 1.0)
+    pen.rectangle((6, 35, width - 6, 41), outline="black")
+    pen.rectangle((6, 35, 6 + share * (width - 12), 41), fill=(190, 30, 30) if over else (60, 120, 195))
+    return np.asarray(canvas)
+
+
+def draw(path: Path, moments: Sequence[Moment], budget: float) -> Path:
+    """Cost so far against the budget, eta, posterior spread and latency, decision by decision."""
+    figure = Figure(figsize=(9.0, 9.0), layout="constrained")
+    panels = figure.subplots(4, 1, sharex=True)
+    decisions = np.arange(1, len(moments) + 1)
+    episodes = np.array([moment.episode for moment in moments])
+    costs = np.array([moment.cost for moment in moments])
+    so_far = np.concatenate([np.cumsum(costs[episodes == episode]) for episode in np.unique(episodes)])
+    panels[0].plot(decisions, so_far, color="tab:red", label="cost of the episode so far")
+    panels[0].axhline(budget, color="black", linestyle="--", label=f"budget of an episode, {budget:g}")
+    panels[0].legend(loc="upper right")
+    # Room above both lines for the legend.
+    panels[0].set_ylim(0.0, 1.35 * max(budget, float(so_far.max())))
+    panels[1].step(decisions, [moment.result.eta for moment in moments], where="post", color="tab:purple")
+    panels[1].set_ylim(-0.05, 1.0)
+    panels[2].plot(decisions, [moment.spread for moment in moments], color="tab:blue")
+    panels[2].set_ylim(bottom=0.0)
+    panels[3].plot(decisions, [moment.result.t_total_ns * 1e-6 for moment in moments], ".", ms=2, color="tab:grey")
+    panels[3].set_yscale("log")
+    labels = ("cost", "eta", "posterior spread", "latency in ms")
+    for axes, label in zip(panels, labels, strict=True):
+        axes.set_ylabel(label)
+        _mark(axes, moments)
+    panels[3].set_xlabel("decisions")
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _mark(axes: Axes, moments: Sequence[Moment]) -> None:
+    """Thin lines where an episode ends, thick ones where the world was found to have changed."""
+    for number, moment in enumerate(moments, start=1):
+        if moment.ended and number < len(moments):
+            axes.axvline(number + 0.5, color="lightgrey", linewidth=0.8, zorder=0)
+        if moment.evidence.changed:
+            axes.axvline(number, color="tab:orange", linewidth=1.5, zorder=0)
+
+
+def _short(value: float) -> float | None:
+    """A number that JSON can hold, without digits that nobody reads."""
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

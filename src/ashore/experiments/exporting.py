@@ -1,0 +1,190 @@
+"""From a trained run to a bundle: weights, calibration, golden vectors and a card, in one thing that travels."""
+
+import dataclasses
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import load_file
+
+import ashore
+from ashore import artifacts
+from ashore.environments.base import Task
+from ashore.experiments import training
+from ashore.experiments.bundle_card import Facts, write_card
+from ashore.experiments.calibration import FILE as CALIBRATION
+from ashore.experiments.calibration import FOLDER as CALIBRATIONS
+from ashore.experiments.jax_twin import golden_vectors
+from ashore.learning.train import architecture, budget
+from ashore_runtime import bundle, schema, tensors
+from ashore_runtime.bundle import Bundle
+from ashore_runtime.schema import Calibration, ChangeCalibration, Manifest, Network, Refinement
+
+LIBRARIES = ("jax", "mujoco", "mujoco-mjx", "numpy", "safetensors")
+"""Whose versions are written into a manifest."""
+METHODS = ("risk_adaptive",)
+"""Methods whose policies a runtime can run: networks conditioned on a latent that it infers by itself."""
+
+
+class Trained(NamedTuple):
+    """One seed of a run, as its folder holds it."""
+
+    folder: Path
+    run: training.TrainingRun
+    task: Task
+    seed_index: int
+    weights: Mapping[str, np.ndarray]
+    sha256: str
+    """Of the file with the weights."""
+    decisions: int
+    """Taken in every world."""
+
+
+class Calibrated(NamedTuple):
+    """A run's calibration."""
+
+    calibration: Calibration
+    """As the runtime reads it."""
+    content: Mapping[str, Any]
+    """Everything in its file."""
+
+
+def load_trained(folder: Path, seed_index: int) -> Trained:
+    """One seed of a run; a ValueError with one sentence if it is not there or was damaged."""
+    run = training.load(folder)
+    if run.method not in METHODS:
+        raise ValueError(f"A bundle holds a policy of {', '.join(METHODS)}, and {folder} was trained by {run.method}.")
+    if not (folder / training.POLICY).exists():
+        raise ValueError(f"{folder} has no policy yet: train it first, or resume it and stop it with Ctrl-C.")
+    facts = artifacts.verify_folder(folder / training.POLICY)
+    file = folder / training.POLICY / f"seed_{seed_index}.safetensors"
+    if not file.exists():
+        there = len(list(file.parent.glob("seed_*.safetensors")))
+        raise ValueError(f"{folder} has the seeds 0 to {there - 1}, and not {seed_index}.")
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    return Trained(folder, run, training.task_of(run), seed_index, load_file(file), sha256, facts["decisions"])
+
+
+def read_calibration(trained: Trained) -> Calibrated | None:
+    """The run's calibration; None where there is none."""
+    path = trained.folder / CALIBRATIONS / f"seed_{trained.seed_index}" / CALIBRATION
+    if not path.exists():
+        return None
+    content = json.loads(path.read_text())
+    if content.get("weights_sha256") != trained.sha256:
+        raise ValueError(f"{path} belongs to other weights: calibrate the run again, or export --without-calibration.")
+    limit, made_for = budget(trained.task, trained.run.train).discounted, content["budget"]["discounted"]
+    if content["caution"] != "actor" and not np.isclose(limit, made_for):
+        raise ValueError(
+            f"{path} refined towards a discounted budget of {made_for:g}, and the run's is {limit:g}: calibrate the "
+            "run again, or export --without-calibration."
+        )
+    return Calibrated(schema.calibration_from_json(content), content)
+
+
+def export_run(
+    trained: Trained,
+    path: Path,
+    calibrated: Calibrated | None,
+    *,
+    change: ChangeCalibration | None = None,
+    extra: Mapping[str, bytes] | None = None,
+) -> Bundle:
+    """Write a bundle and read it back.
+
+    Args:
+        trained: one seed of a run.
+        path: a zip if it ends in `.zip`, a folder otherwise; a bundle that stood there is replaced.
+        calibrated: what `read_calibration` gave; without it the policy runs at eta = 0.
+        change: what the change detector was calibrated to, if the calibration does not say.
+        extra: optional ONNX files by name.
+    """
+    calibration, content = (None, {}) if calibrated is None else calibrated
+    if calibration is not None and calibration.change is None and change is not None:
+        calibration = dataclasses.replace(calibration, change=change)
+    manifest = describe(trained, content)
+    weights = {name: tensor for name, tensor in trained.weights.items() if not name.endswith("/count")}
+    vectors = golden_vectors(manifest, weights)
+    hashes = {
+        f"the run's policy/seed_{trained.seed_index}.safetensors": trained.sha256,
+        bundle.WEIGHTS: hashlib.sha256(tensors.serialise(weights)).hexdigest(),
+        bundle.GOLDEN: hashlib.sha256(tensors.serialise(vectors)).hexdigest(),
+    }
+    card = write_card(manifest, calibration, Facts(path.name, training_in_words(trained), hashes))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return bundle.load(bundle.write(path, manifest, weights, vectors, card, calibration, extra=extra))
+
+
+def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
+    """The manifest of one seed.
+
+    Args:
+        trained: the seed.
+        calibrated: what its calibration file holds; the caution that was calibrated is the one that travels.
+    """
+    description, run = trained.task.description, trained.run
+    nets, limit = architecture(trained.task, run.train), budget(trained.task, run.train)
+    usual = "actor" if nets.risk_conditioned else "refinement"
+    critic = nets.critic
+    return Manifest(
+        task=schema.Task(description.name, description.summary, description.action_map, description.control_period),
+        observation=tuple(schema.Field(f.name, f.unit, f.low, f.high) for f in description.observation),
+        action=tuple(schema.Field(f.name, f.unit, f.low, f.high) for f in description.action),
+        dynamics_features=nets.features,
+        closeness=nets.closeness,
+        network=Network(
+            latent=nets.sizes.latent,
+            hidden=nets.sizes.hidden,
+            critic_width=critic.width,
+            critic_blocks=critic.blocks,
+            critic_heads=critic.heads,
+            feature_layers=critic.feature_layers,
+            cosines=critic.cosines,
+            fractions=nets.sizes.fractions,
+            activation=critic.activation,
+            dynamics_scale=nets.sizes.dynamics_scale,
+            risk_conditioned=nets.risk_conditioned,
+        ),
+        budget=schema.Budget(
+            limit.per_episode, limit.per_decision, limit.discounted, limit.discount, limit.decisions_per_episode
+        ),
+        refinement=Refinement(**calibrated.get("refinement", {})),
+        caution=calibrated.get("caution", usual),
+        training_ranges=tuple(dataclasses.asdict(row) for row in description.shifts["train"]),
+        versions=versions(),
+    )
+
+
+def training_in_words(trained: Trained) -> str:
+    """How a policy came about, in one sentence."""
+    run, description = trained.run, trained.task.description
+    env_steps = trained.decisions * run.train.worlds * description.action_repeat
+    return (
+        f"method `{run.method}` on {run.task} (preset {run.task_preset}), {env_steps / 1e6:.2f} M env steps in "
+        f"{run.train.worlds} simulated worlds, seed {run.seed} (index {trained.seed_index} of {run.seeds})"
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions of what takes part, and the revision of the source where it is known."""
+    found = {"ashore": ashore.__version__, "python": platform.python_version()}
+    found |= {name: metadata.version(name) for name in LIBRARIES}
+    return found | {"source": _revision()}
+
+
+def _revision() -> str:
+    """The last commit that touched this package; `+` where something is not committed."""
+    here = str(Path(ashore.__file__).parent)
+    asked = (["log", "-1", "--format=%H", "--", "."], ["status", "--porcelain", "--", "."])
+    try:
+        answers = [subprocess.run(["git", "-C", here, *words], capture_output=True, text=True) for words in asked]
+    except OSError:
+        return "unknown"
+    commit, changes = (answer.stdout.strip() for answer in answers)
+    return (commit + ("+" if changes else "")) or "unknown"

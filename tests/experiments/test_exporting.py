@@ -1,0 +1,133 @@
+"""From a run to a bundle: what travels is what was trained, and says so."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ashore.cli.main import main
+from ashore.experiments import exporting
+from ashore.experiments.exporting import export_run, load_trained, read_calibration
+from ashore_runtime import bundle, golden
+from experiments import cart_run
+
+
+@pytest.fixture(autouse=True)
+def cart(monkeypatch):
+    cart_run.register(monkeypatch)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return cart_run.write(tmp_path / "carts", seeds=2)
+
+
+def test_the_manifest_says_what_the_run_was(run):
+    trained = load_trained(run, 1)
+    made = export_run(trained, run / "b.bundle", None)
+    manifest = made.manifest
+    assert [field.name for field in manifest.observation] == ["position", "speed"]
+    assert manifest.task.control_period == 0.1 and manifest.dynamics_features == (1,)
+    # 2 per episode of 20 decisions; this run's cost critic discounts by 0.95, not by the task's 0.99.
+    budget = manifest.budget
+    assert (budget.per_episode, budget.decisions_per_episode, budget.discount) == (2.0, 20, 0.95)
+    assert budget.per_decision == pytest.approx(0.1) and budget.discounted == pytest.approx(2.0)
+    assert manifest.caution == "refinement" and made.calibration is None
+    assert [row["name"] for row in manifest.training_ranges] == ["mass", "thrust"]
+    assert {"ashore", "jax", "numpy", "python", "source"} <= set(manifest.versions)
+    for name, tensor in made.weights.items():
+        np.testing.assert_array_equal(tensor, trained.weights[name])
+    assert not any(name.endswith("/count") for name in made.weights)
+
+
+def test_golden_outputs_are_those_of_the_training_library(run):
+    trained = load_trained(run, 0)
+    made = export_run(trained, run / "b.bundle", None)
+    ours = golden.outputs(made.manifest, made.networks, made.golden)
+    # Close, and not the runtime's own numbers copied.
+    assert any((ours[name] != made.golden[name]).any() for name in ours)
+    golden.replay(made.manifest, made.networks, made.golden)
+    assert len(np.unique(made.golden["eta"])) > 100 and (made.golden["eta"] == 0.0).any()
+
+
+def test_folder_and_zip_are_the_same_bundle(run):
+    trained = load_trained(run, 0)
+    folder, packed = (export_run(trained, run / "x" / name, None) for name in ("same.bundle", "same.zip"))
+    assert folder.path.is_dir() and packed.path.is_file()
+    assert {name: folder.weights[name].tobytes() for name in folder.weights} == {
+        name: packed.weights[name].tobytes() for name in packed.weights
+    }
+
+
+def test_the_calibration_travels_and_decides_about_caution(run):
+    cart_run.calibrate(run)
+    trained = load_trained(run, 0)
+    made = export_run(trained, run / "b.bundle", read_calibration(trained))
+    assert made.calibration is not None and made.calibration.eta == (0.9, 0.9, 0.5, 0.0)
+    assert made.calibration.tables["epsilon"] == [1.0, 0.5, None, 0.1]
+    assert made.manifest.refinement.steps == 3 and made.manifest.refinement.variant == "unit"
+
+
+def test_the_card_tells_a_person_what_matters(run):
+    cart_run.calibrate(run)
+    trained = load_trained(run, 0)
+    card = export_run(trained, run / "careful.bundle", read_calibration(trained)).card
+    for said in (
+        "# careful.bundle",
+        "| per episode of 20 decisions, on average | 2 |",
+        "| per decision | 0.1 |",
+        "| discounted at 0.95 (the critics' unit) | 2 |",
+        "| 0 | 0.9 | infeasible: not enough |",
+        "| 32 | 0 |  |",
+        "- The world is one of those that were simulated.",
+        'Runtime.load("careful.bundle")',
+        trained.sha256,
+        "| mass | kg | scale | 0.5 | 2 |",
+        "method `risk_adaptive` on Cart",
+    ):
+        assert said in card, said
+
+
+def test_export_and_inspect_by_command(run, capsys):
+    cart_run.calibrate(run)
+    assert main(["export", str(run), "--without-change-detection"]) == 0
+    path = run / "bundle" / "seed_0.bundle"
+    assert f"bundle: {path}" in capsys.readouterr().out
+    assert main(["inspect", str(path), "--fields"]) == 0
+    shown = capsys.readouterr().out
+    for said in ("risk schedule", "position", "verified", bundle.load(path).checksum):
+        assert said in shown
+    assert main(["inspect", str(path), "--card"]) == 0
+    assert capsys.readouterr().out.strip() == bundle.load(path).card.strip()
+    assert main(["export", str(run), "--without-calibration", "--out", str(run / "plain.zip")]) == 0
+    assert "it runs at eta = 0" in capsys.readouterr().out
+    assert bundle.load(run / "plain.zip").calibration is None
+
+
+def test_a_mistake_is_answered_in_one_sentence(run, tmp_path, capsys):
+    def complaint(*words) -> str:
+        assert main([str(word) for word in words]) == 2
+        shown = capsys.readouterr()
+        assert shown.err.count("\n") == 1
+        return shown.err
+
+    assert "holds no run" in complaint("export", tmp_path)
+    assert "has the seeds 0 to 1, and not 2." in complaint("export", run, "--seed-index", "2")
+    cart_run.calibrate(run, discounted=10.0)
+    assert "refined towards a discounted budget of 10, and the run's is 2" in complaint("export", run)
+    path = cart_run.calibrate(run)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "weights_sha256": "0" * 64}))
+    assert "belongs to other weights" in complaint("export", run)
+    weights = run / "policy" / "seed_0.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert "was changed after it was written" in complaint("export", run)
+    assert "cannot be read" in complaint("inspect", tmp_path / "nothing.bundle")
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"risk_adaptive"', '"nominal"'))
+    assert "A bundle holds a policy of risk_adaptive" in complaint("export", run)
+    (tmp_path / "junk.zip").write_bytes(b"junk")
+    assert "junk.zip" in complaint("inspect", tmp_path / "junk.zip")
+
+
+def test_the_source_has_a_revision():
+    assert len(exporting.versions()["source"]) >= 7

@@ -1,0 +1,76 @@
+"""The runtime against JAX on states it met itself, with refinement on; the same for ONNX where it is installed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ashore.experiments import onnx_export, parity
+from ashore.experiments.exporting import export_run, load_trained
+from ashore_runtime import bundle
+from ashore_runtime.policy import PolicyNetworks
+from ashore_runtime.refinement import Box, refine
+from ashore_runtime.schema import Refinement
+from experiments import cart_run
+
+ETAS = (0.3, 0.95)
+
+
+@pytest.fixture(autouse=True)
+def cart(monkeypatch):
+    cart_run.register(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def path(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        cart_run.register(patch)
+        run = cart_run.write(tmp_path_factory.mktemp("runs") / "carts", risk_conditioned=True)
+        return export_run(load_trained(run, 0), run / "b.bundle", None).path
+
+
+@pytest.mark.parametrize(
+    ("caution", "numbers"),
+    [
+        ("both", Refinement(threshold_scale=0.01, variant="unit", weight="sqrt")),
+        ("refinement", Refinement(threshold_scale=0.01, keep="last", weight="full", steps=15)),
+        ("actor", None),
+    ],
+)
+def test_the_runtime_acts_like_the_trained_policy(path, caution, numbers):
+    states = parity.record(path, caution, numbers, ETAS, 100)
+    found = parity.compare(path, caution, numbers, states)
+    assert found.states == 200 and found.refined == (0 if caution == "actor" else 200)
+    assert found.unexplained == 0, found
+    assert found.differ <= 2, found
+    # And a difference that rounding does not explain is not explained away.
+    off = parity.compare(path, caution, numbers, states._replace(action=states.action + np.float32(1e-3)))
+    assert off.differ == 200 and off.unexplained >= 198
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+@pytest.mark.parametrize(("caution", "variant"), [("refinement", "paper"), ("both", "unit")])
+def test_onnx_runtime_acts_like_the_runtime(path, caution, variant, activation):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    found = bundle.load(path)
+    numbers = Refinement(threshold_scale=0.01, variant=variant)
+    manifest = replace(found.manifest, caution=caution, refinement=numbers)
+    if activation == "silu":
+        # The same weights under another activation: no golden vectors for that, so the runtime is asked directly.
+        manifest = replace(manifest, network=replace(manifest.network, activation="silu"))
+    networks = PolicyNetworks(manifest, found.weights)
+    policy = onnx_export.OnnxPolicy(manifest, onnx_export.build(manifest, found.weights))
+    box = Box(manifest.action_low, manifest.action_high)
+    assert networks.critics is not None
+    threshold = 0.01 * manifest.budget.discounted
+    for i in range(100):
+        observation, latent = found.golden["observation"][i], found.golden["latent"][i]
+        eta = float(found.golden["eta"][i])
+        told = 0.0 if caution == "refinement" else eta
+        normal, context = networks.normalisers.see(observation), networks.context(latent, told)
+        nominal = networks.action(normal, context)
+        np.testing.assert_allclose(policy.nominal(observation, latent, told), nominal, atol=1e-5)
+        networks.critics.prepare(normal, context, eta)
+        ours = refine(networks.critics, nominal, eta, threshold, box, numbers)
+        np.testing.assert_allclose(policy.act(observation, latent, eta, numbers, 0.01), ours.action, atol=1e-5)
