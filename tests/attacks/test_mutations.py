@@ -58,7 +58,7 @@ def load_or_refuse(folder: Path, files: dict[str, bytes]) -> None:
     assert "\n" not in text and text.isprintable() and text.endswith("."), text
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_value_anywhere_in_the_manifest(good, tmp_path, data):
     table = json.loads(good["manifest.json"])
@@ -67,7 +67,7 @@ def test_any_value_anywhere_in_the_manifest(good, tmp_path, data):
     load_or_refuse(tmp_path, seal(good, lambda table: replaced(table, path, new)))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_value_anywhere_in_the_calibration(good, tmp_path, data):
     table = json.loads(good["calibration.json"])

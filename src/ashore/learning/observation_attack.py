@@ -127,26 +127,15 @@ def radius_after(config: AttackConfig, decisions: Array, total: int) -> Array:
 
 def ramped(config: AttackConfig, total: int) -> Attack:
     """The attacker of a training run of `total` decisions: weak at first."""
-
-    def attack(
-        nets: Architecture,
-        params: Params,
-        normalisers: Normalisers,
-        see: See,
-        observations: Array,
-        condition: Array,
-        last: Array,
-        decisions: Array,
-    ) -> Array:
-        radius = radius_after(config, decisions, total)
-        return disturb(config, nets, params, normalisers, see, observations, condition, last, radius)
-
-    return attack
+    return _attacker(config, lambda decisions: radius_after(config, decisions, total))
 
 
 def at_full_radius(config: AttackConfig) -> Attack:
     """The attacker whom a finished policy meets."""
+    return _attacker(config, lambda _: jnp.float32(config.radius))
 
+
+def _attacker(config: AttackConfig, radius_at: Callable[[Array], Array]) -> Attack:
     def attack(
         nets: Architecture,
         params: Params,
@@ -157,8 +146,7 @@ def at_full_radius(config: AttackConfig) -> Attack:
         last: Array,
         decisions: Array,
     ) -> Array:
-        del decisions
-        radius = jnp.float32(config.radius)
+        radius = radius_at(decisions)
         return disturb(config, nets, params, normalisers, see, observations, condition, last, radius)
 
     return attack
