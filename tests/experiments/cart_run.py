@@ -28,20 +28,22 @@ def register(patch) -> None:
     patch.setitem(tasks.TASKS, TASK, CARTS)
 
 
-def write(folder: Path, seeds: int = 1, risk_conditioned: bool = False) -> Path:
+def write(
+    folder: Path, seeds: int = 1, risk_conditioned: bool = False, task: str = TASK, task_preset: str = "short"
+) -> Path:
     """A run whose cost critic discounts in its own way; `register` must have been called."""
     smoke = presets.lookup("Platoon", "smoke").train
     settings = replace(smoke, cost_discount=COST_DISCOUNT, risk=RiskConfig(conditioned=risk_conditioned))
-    run = TrainingRun(TASK, "short", "risk_adaptive", settings, seeds=seeds)
+    run = TrainingRun(task, task_preset, "risk_adaptive", settings, seeds=seeds)
     training.begin(run, folder)
     nets = architecture(training.task_of(run), settings)
 
     def write_seed(seed: int, path: Path) -> None:
         tensors = networks.named_weights(networks.init(jax.random.key(seed), nets))
-        for name, statistics in normalisation.init(2, 1)._asdict().items():
+        for name, statistics in normalisation.init(nets.observation, len(nets.features))._asdict().items():
             tensors |= {f"normaliser/{name}/{field}": value for field, value in statistics._asdict().items()}
         # A cart that mostly pushes: there is some cost to reduce.
-        tensors["actor/output/bias"] = jnp.full(1, 1.0)
+        tensors["actor/output/bias"] = jnp.full(nets.action, 1.0)
         save_file({name: np.asarray(value, order="C") for name, value in tensors.items()}, path)
 
     files = {f"seed_{seed}.safetensors": lambda path, seed=seed: write_seed(seed, path) for seed in range(seeds)}

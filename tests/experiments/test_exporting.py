@@ -40,6 +40,18 @@ def test_the_manifest_says_what_the_run_was(run):
     assert not any(name.endswith("/count") for name in made.weights)
 
 
+@pytest.mark.parametrize(
+    ("task", "preset", "seen"), [("PointGoal2", "default", 60 + 96), ("Platoon", "P-train", 9 + 2)]
+)
+def test_every_world_can_be_left(task, preset, seen, tmp_path):
+    # What the networks see besides the observation travels along: closenesses sharpened twice, and closing speeds.
+    made = export_run(
+        load_trained(cart_run.write(tmp_path / task, task=task, task_preset=preset), 0), tmp_path / "b", None
+    )
+    assert made.networks.normalisers.seen == seen
+    golden.replay(made.manifest, made.networks, made.golden)
+
+
 def test_golden_outputs_are_those_of_the_training_library(run):
     trained = load_trained(run, 0)
     made = export_run(trained, run / "b.bundle", None)

@@ -138,6 +138,7 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
         action=tuple(schema.Field(f.name, f.unit, f.low, f.high) for f in description.action),
         dynamics_features=nets.features,
         closeness=nets.closeness,
+        contrasts=nets.contrasts,
         network=Network(
             latent=nets.sizes.latent,
             hidden=nets.sizes.hidden,

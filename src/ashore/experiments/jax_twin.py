@@ -71,7 +71,13 @@ def networks(manifest: Manifest) -> Architecture:
     )
     observation, action = len(manifest.observation), len(manifest.action)
     return Architecture(
-        observation, action, manifest.dynamics_features, sizes, shapes.risk_conditioned, manifest.closeness
+        observation,
+        action,
+        manifest.dynamics_features,
+        sizes,
+        shapes.risk_conditioned,
+        manifest.closeness,
+        manifest.contrasts,
     )
 
 

@@ -124,11 +124,11 @@ class _Graph:
 
 def _seen(manifest: Manifest) -> int:
     """Numbers that actor and critics see of an observation."""
-    return len(manifest.observation) + len(SHARPENED) * len(manifest.closeness)
+    return len(manifest.observation) + len(SHARPENED) * len(manifest.closeness) + len(manifest.contrasts)
 
 
 def _see(graph: _Graph, weights: Tensors, manifest: Manifest) -> str:
-    """The observation normalised, then its closenesses sharpened, [1, seen]."""
+    """The observation normalised, then its closenesses sharpened, and contrasts, [1, seen]."""
     mean, variance = (weights[f"normaliser/observation/{part}"] for part in ("mean", "variance"))
     deviation = np.maximum(np.sqrt(variance), MIN_DEVIATION)
     scaled = graph("Div", graph("Sub", "observation", graph.constant(mean)), graph.constant(deviation))
@@ -138,6 +138,12 @@ def _see(graph: _Graph, weights: Tensors, manifest: Manifest) -> str:
         near = graph.clipped(near, 0.0, 1.0)
         for power, scale in SHARPENED:
             parts.append(graph("Mul", graph("Pow", near, graph.constant(power)), graph.constant(scale)))
+    if manifest.contrasts:
+        firsts, seconds, scales = zip(*manifest.contrasts, strict=True)
+        first, second = (
+            graph("Gather", "observation", graph.constant(places, np.int64), axis=0) for places in (firsts, seconds)
+        )
+        parts.append(graph("Mul", graph("Sub", first, second), graph.constant(scales)))
     return graph.shaped(graph("Concat", *parts, axis=0), 1, _seen(manifest))
 
 
