@@ -102,9 +102,9 @@ def one_iteration(method, gains, loop, _):
     normalisers = normalisation.update_all(loop.normalisers, observations, change, reward, cost, ~no)
 
     multiplier = lagrangian.update(MULTIPLIER, loop.learner.multiplier, measured_cost, BUDGET)
-    batch, contexts = replay.sample(rings, stored, sample_key)
+    drawn = replay.sample(rings, stored, sample_key)
     learner_key, prepare_key = jax.random.split(loop.learner.key)
-    work = objectives.prepare(CONFIG.objective, prepare_key, normalisers, batch, contexts)
+    work = objectives.prepare(CONFIG.objective, prepare_key, normalisers, *drawn)
     learner = loop.learner._replace(multiplier=multiplier, key=learner_key)
     learner, metrics = method.update(CONFIG, learner, work, multiplier.multiplier)
     log = Log(measured_reward, measured_cost, multiplier.multiplier, clean[:, 0], metrics)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from ashore.learning import lagrangian, normalisation, objectives, updates
 from ashore.learning.objectives import ObjectiveConfig
-from ashore.learning.replay import Context, Experience
+from ashore.learning.replay import Ahead, Context, Experience
 from ashore.learning.updates import LearnerConfig
 from ashore.networks.architecture import Architecture, Sizes
 
@@ -20,6 +20,7 @@ TASKS, PER_TASK = 3, 5
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
+@jit
 def make_batch(seed):
     keys = iter(jax.random.split(jax.random.key(seed), 12))
 
@@ -35,7 +36,9 @@ def make_batch(seed):
         next_observation=normal(*shape, 4),
         change=normal(*shape, 2),
         terminated=normal(*shape) > 1.0,
+        ended=jnp.zeros(shape, jnp.bool),
     )
+    batch = batch._replace(ended=batch.terminated)
     places = (TASKS, 6)
     # Contexts of six, two and no transitions.
     mask = jnp.arange(6)[None, :] < jnp.array([6, 2, 0])[:, None]
@@ -43,6 +46,18 @@ def make_batch(seed):
         normal(*places, 2), normal(*places, 2), normal(*places, 2), normal(*places), normal(*places), mask
     )
     return batch, context
+
+
+def alone(batch):
+    """Every decision followed by none: targets of one step."""
+    return Ahead(
+        reward=batch.reward[..., None],
+        cost=batch.cost[..., None],
+        penalty=None,
+        steps=jnp.ones(batch.reward.shape, jnp.int32),
+        observation=batch.next_observation,
+        terminated=batch.terminated,
+    )
 
 
 NORMALISERS = normalisation.init(4, 2)
@@ -56,7 +71,7 @@ def start(config=CONFIG):
 
 
 def prepared(state, config=CONFIG, batch=BATCH, context=CONTEXT, normalisers=NORMALISERS):
-    return objectives.prepare(config.objective, state.key, normalisers, batch, context)
+    return objectives.prepare(config.objective, state.key, normalisers, batch, alone(batch), context)
 
 
 @functools.cache

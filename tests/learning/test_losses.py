@@ -65,10 +65,10 @@ def test_kappa_blurs_quantiles_by_a_known_amount():
 def test_td_target_by_hand_and_without_gradient():
     next_values = jnp.array([10.0, 20.0])
     # 1 + 0.9 * (10, 20) = (10, 19); after a true end only the reward is left.
-    going, ended = jnp.array(False), jnp.array(True)
-    np.testing.assert_allclose(losses.td_target(jnp.float32(1.0), going, next_values, 0.9), [10.0, 19.0])
-    np.testing.assert_allclose(losses.td_target(jnp.float32(1.0), ended, next_values, 0.9), [1.0, 1.0])
-    slope = jax.grad(lambda v: jnp.sum(losses.td_target(jnp.float32(1.0), going, v, 0.9)))(next_values)
+    one, going, ended = (jnp.float32(x) for x in (1.0, 0.9, 0.0))
+    np.testing.assert_allclose(losses.td_target(one, going, next_values), [10.0, 19.0])
+    np.testing.assert_allclose(losses.td_target(one, ended, next_values), [1.0, 1.0])
+    slope = jax.grad(lambda v: jnp.sum(losses.td_target(one, going, v)))(next_values)
     np.testing.assert_array_equal(slope, [0.0, 0.0])
 
 
@@ -115,7 +115,7 @@ def train_on_two_points(key, steps):
     init_key, key = jax.random.split(key)
     params = critic.init(init_key, TWO_POINT)
     optimiser = optax.adam(optax.cosine_decay_schedule(3e-3, steps))
-    target = losses.td_target(jnp.float32(LOW), jnp.array(False), ATOMS - LOW, 1.0)
+    target = losses.td_target(jnp.float32(LOW), jnp.float32(1.0), ATOMS - LOW)
 
     def loss(params, fractions):
         values = critic.cost_quantiles(TWO_POINT, params, SOMEWHERE, SOMEWHERE, SOMEWHERE, fractions)

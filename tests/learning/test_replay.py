@@ -29,23 +29,25 @@ add = jit(replay.add, static_argnums=0)
 sample = jit(replay.sample, static_argnums=0)
 
 
-def step(config, time, broken=()):
+def marked(config, tasks):
+    return jnp.isin(jnp.arange(config.tasks), jnp.array(tasks, jnp.int32))
+
+
+def step(config, time, broken=(), truncated=(), terminated=()):
     """Decision number `time` of every task, recognisable by its reward 100 * task + time."""
     tasks = jnp.arange(config.tasks, dtype=jnp.float32)
     stamp = 100.0 * tasks + time
     observation = jnp.stack([stamp + 0.25 * i for i in range(config.observation)], axis=1)
-    no = jnp.zeros(config.tasks, jnp.bool)
-    diverged = jnp.isin(jnp.arange(config.tasks), jnp.array(broken, jnp.int32)) if broken else no
-    return Transition(
-        observation, jnp.full((config.tasks, 1), 0.5), stamp, 2.0 * stamp, observation + 0.5, no, no, diverged
-    )
+    flags = [marked(config, tasks) for tasks in (terminated, truncated, broken)]
+    return Transition(observation, jnp.full((config.tasks, 1), 0.5), stamp, 2.0 * stamp, observation + 0.5, *flags)
 
 
-def filled(config, times, broken=None):
+def filled(config, times, broken=None, truncated=None, terminated=None):
+    """Rings after these decisions; the others say in which tasks which decision diverged or ended an episode."""
     state = replay.init(config)
     for time in times:
-        transition = step(config, time, (broken or {}).get(time, ()))
-        state = add(config, state, transition, ~transition.diverged)
+        transition = step(config, time, *((where or {}).get(time, ()) for where in (broken, truncated, terminated)))
+        state = add(config, state, transition, ~transition.diverged, transition.cost if config.penalised else None)
     return state
 
 
@@ -55,7 +57,7 @@ def hundred_draws(config, state, key):
 
 
 def test_everything_of_a_decision_comes_back_together():
-    batch, _ = sample(CONFIG, filled(CONFIG, range(3)), jax.random.key(0))
+    batch, *_ = sample(CONFIG, filled(CONFIG, range(3)), jax.random.key(0))
     assert batch.reward.shape == (4, 16) and batch.observation.shape == (4, 16, 3)
     np.testing.assert_array_equal(batch.cost, 2.0 * batch.reward)
     np.testing.assert_array_equal(batch.observation[..., 1], batch.reward + 0.25)
@@ -71,12 +73,12 @@ def test_ring_keeps_the_newest_decisions():
     assert state.cursor.dtype == jnp.int32
     assert state.cursor == 5
     np.testing.assert_array_equal(state.valid_count, [8, 8, 8, 8])
-    batch, _ = hundred_draws(CONFIG, state, jax.random.key(0))
+    batch, *_ = hundred_draws(CONFIG, state, jax.random.key(0))
     assert set((np.asarray(batch.reward) % 100).astype(int).ravel()) == set(range(5, 13))
 
 
 def test_partly_filled_ring_gives_only_what_was_written():
-    batch, _ = hundred_draws(CONFIG, filled(CONFIG, range(2)), jax.random.key(0))
+    batch, *_ = hundred_draws(CONFIG, filled(CONFIG, range(2)), jax.random.key(0))
     assert set((np.asarray(batch.reward) % 100).astype(int).ravel()) == {0, 1}
 
 
@@ -85,7 +87,7 @@ def test_diverged_decisions_are_never_drawn():
     state = filled(CONFIG, range(10), broken)
     # Rings hold decisions 2..9. Task 0 lost 3 and 9, task 2 lost 3 and 4.
     np.testing.assert_array_equal(state.valid_count, [6, 8, 6, 8])
-    batch, context = hundred_draws(CONFIG, state, jax.random.key(0))
+    batch, _, context = hundred_draws(CONFIG, state, jax.random.key(0))
     drawn = set(np.asarray(batch.reward).astype(int).ravel())
     assert drawn.isdisjoint({3, 9, 203, 204})
     assert drawn == {100 * task + time for task in range(4) for time in range(2, 10)} - {3, 9, 203, 204}
@@ -95,7 +97,7 @@ def test_diverged_decisions_are_never_drawn():
 
 def test_task_without_a_valid_decision_is_never_drawn():
     state = filled(CONFIG, range(3), dict.fromkeys(range(3), (1,)))
-    batch, _ = hundred_draws(CONFIG, state, jax.random.key(0))
+    batch, *_ = hundred_draws(CONFIG, state, jax.random.key(0))
     assert set((np.asarray(batch.reward) // 100).astype(int).ravel()) == {0, 2, 3}
 
 
@@ -118,7 +120,7 @@ def test_numbers_that_are_not_finite_are_refused_even_when_called_valid():
 
 def test_draws_are_uniform_over_valid_entries():
     state = filled(CONFIG, range(8), {2: (0, 1, 2, 3)})
-    batch, _ = hundred_draws(CONFIG, state, jax.random.key(0))
+    batch, *_ = hundred_draws(CONFIG, state, jax.random.key(0))
     times, counts = np.unique((np.asarray(batch.reward) % 100).astype(int), return_counts=True)
     assert list(times) == [0, 1, 3, 4, 5, 6, 7]
     # 6400 draws, 914 expected each, standard deviation 28.
@@ -135,11 +137,126 @@ def test_tasks_of_a_batch_are_distinct_and_equally_likely():
     assert np.all(np.abs(np.bincount(tasks.ravel(), minlength=7) - 9000 / 7) < 5 * 35)
 
 
+THREE = dataclasses.replace(CONFIG, steps=3, batch_transitions=100)
+
+
+@functools.partial(jit, static_argnums=0)
+def transitions_of_all(config, state, key):
+    return replay.sample_transitions(config, state, key, jnp.arange(config.tasks, dtype=jnp.int32))
+
+
+def follow(config, state):
+    """For each decision (task, time): times of the decisions followed, the time observed after, whether it ended."""
+    drawn = transitions_of_all(config, state, jax.random.key(0))
+    batch, ahead = jax.tree.map(lambda field: np.asarray(field).reshape(-1, *field.shape[2:]), drawn)
+    np.testing.assert_array_equal(ahead.cost, 2.0 * ahead.reward)
+    np.testing.assert_array_equal(ahead.observation[:, 1], ahead.observation[:, 0] + 0.25)
+    found = {}
+    for place, stamp in enumerate(batch.reward.astype(int)):
+        task, steps = stamp // 100, ahead.steps[place]
+        assert not np.any(ahead.reward[place, steps:])
+        times = (ahead.reward[place, :steps] - 100 * task).astype(int)
+        # What is observed after decision t is its own observation plus a half.
+        after = ahead.observation[place, 0] - 0.5 - 100 * task
+        way = (*times.tolist(), int(after), bool(ahead.terminated[place]))
+        assert found.setdefault((task, stamp % 100), way) == way
+    return found
+
+
+def test_decisions_are_followed_to_the_newest_one():
+    found = follow(THREE, filled(CONFIG, range(1, 6)))
+    for task in range(4):
+        # Of five decisions the first three have two more after them, the fourth one, the newest none.
+        assert found[task, 1] == (1, 2, 3, 3, False) and found[task, 3] == (3, 4, 5, 5, False)
+        assert found[task, 4] == (4, 5, 5, False)
+        assert found[task, 5] == (5, 5, False)
+
+
+def test_decisions_are_followed_round_the_ring_and_not_past_the_newest():
+    # Thirteen decisions in rings of eight: 5..12, and 8 lies where the ring begins again. Behind 12 lies 5, the oldest.
+    found = follow(THREE, filled(CONFIG, range(13)))
+    assert {time for _, time in found} == set(range(5, 13))
+    for task in range(4):
+        assert found[task, 5] == (5, 6, 7, 7, False) and found[task, 7] == (7, 8, 9, 9, False)
+        assert found[task, 11] == (11, 12, 12, False)
+        assert found[task, 12] == (12, 12, False)
+
+
+def test_decisions_are_not_followed_into_another_episode():
+    # Decision 3 is the last of an episode: of its time in task 1, of the task itself in task 2; task 3 goes on.
+    found = follow(THREE, filled(CONFIG, range(1, 7), truncated={3: (1,)}, terminated={3: (2,)}))
+    for task, ended in ((1, False), (2, True)):
+        assert found[task, 1] == (1, 2, 3, 3, ended)
+        assert found[task, 2] == (2, 3, 3, ended)
+        assert found[task, 3] == (3, 3, ended)
+        assert found[task, 4] == (4, 5, 6, 6, False)
+    assert found[3, 2] == (2, 3, 4, 4, False)
+    # An end that is not reached is none.
+    found = follow(THREE, filled(CONFIG, range(1, 7), terminated={4: (2,)}))
+    assert found[2, 1] == (1, 2, 3, 3, False) and found[2, 2] == (2, 3, 4, 4, True)
+
+
+def test_decisions_are_not_followed_into_or_past_one_that_diverged():
+    found = follow(THREE, filled(CONFIG, range(1, 8), broken={4: (0,)}))
+    assert found[0, 1] == (1, 2, 3, 3, False)
+    assert found[0, 2] == (2, 3, 3, False) and found[0, 3] == (3, 3, False)
+    assert found[0, 5] == (5, 6, 7, 7, False)
+    # The other tasks did not.
+    assert found[1, 2] == (2, 3, 4, 4, False)
+
+
+def test_following_is_what_a_reader_of_the_diary_would_do():
+    # Any mixture of ends and divergence, and as many steps as there are places: once round the ring and no further.
+    config = dataclasses.replace(THREE, steps=8)
+    generator = np.random.default_rng(0)
+    flags = generator.uniform(size=(3, 29, 4)) < 0.1
+    broken, truncated, terminated = (
+        {time: tuple(np.flatnonzero(row)) for time, row in enumerate(flag)} for flag in flags
+    )
+    found = follow(config, filled(CONFIG, range(29), broken, truncated, terminated))
+    lengths = set()
+    for task in range(4):
+        for time in range(21, 29):
+            if flags[0, time, task]:
+                assert (task, time) not in found
+                continue
+            way, ended = [time], flags[1:, time, task].any()
+            while not ended and way[-1] < 28 and not flags[0, way[-1] + 1, task]:
+                way.append(way[-1] + 1)
+                ended = flags[1:, way[-1], task].any()
+            assert found[task, time] == (*way, way[-1], bool(flags[2, way[-1], task])), (task, time)
+            lengths.add(len(way))
+    assert len(lengths) > 4
+
+
+def test_one_step_is_the_decision_itself_and_more_steps_draw_the_same_ones():
+    rings = filled(CONFIG, range(1, 12), broken={7: (0,)}, truncated={8: (1,)}, terminated={9: (2,)})
+    batch, ahead = transitions_of_all(dataclasses.replace(THREE, steps=1), rings, jax.random.key(0))
+    for following, own in ((ahead.reward, batch.reward), (ahead.cost, batch.cost)):
+        np.testing.assert_array_equal(following, own[..., None])
+    np.testing.assert_array_equal(ahead.steps, np.ones((4, 100)))
+    assert ahead.steps.dtype == jnp.int32 and ahead.penalty is None
+    np.testing.assert_array_equal(ahead.observation, batch.next_observation)
+    np.testing.assert_array_equal(ahead.terminated, batch.terminated)
+    more, _ = transitions_of_all(THREE, rings, jax.random.key(0))
+    jax.tree.map(np.testing.assert_array_equal, batch, more)
+
+
+def test_penalties_are_followed_like_costs():
+    # Penalties in these rings are the costs.
+    config = dataclasses.replace(THREE, penalised=True)
+    rings = filled(config, range(1, 8), truncated={4: (1, 3)})
+    _, ahead = transitions_of_all(config, rings, jax.random.key(0))
+    assert ahead.penalty is not None and ahead.penalty.shape == (4, 100, 3)
+    np.testing.assert_array_equal(ahead.penalty, ahead.cost)
+    assert set(np.asarray(ahead.steps).ravel()) == {1, 2, 3}
+
+
 @pytest.mark.parametrize("contiguous", [0.0, 1.0])
 def test_contexts_are_recent_distinct_and_of_the_task_of_their_row(contiguous):
     config = dataclasses.replace(CONFIG, contiguous=contiguous)
     state = filled(config, range(11))
-    batch, context = hundred_draws(config, state, jax.random.key(0))
+    batch, _, context = hundred_draws(config, state, jax.random.key(0))
     masks, rewards = np.asarray(context.mask), np.asarray(context.reward)
     owners = np.asarray(batch.reward)[..., 0] // 100
     for draw in range(100):
@@ -157,7 +274,7 @@ def test_contexts_are_recent_distinct_and_of_the_task_of_their_row(contiguous):
 
 
 def test_context_fields_match_what_was_stored():
-    _, context = sample(CONFIG, filled(CONFIG, range(6)), jax.random.key(2))
+    *_, context = sample(CONFIG, filled(CONFIG, range(6)), jax.random.key(2))
     mask = np.asarray(context.mask)
     stamp = np.asarray(context.reward)[mask]
     np.testing.assert_array_equal(np.asarray(context.feature_values)[mask], np.stack([stamp, stamp + 0.5], axis=1))
@@ -168,7 +285,7 @@ def test_context_fields_match_what_was_stored():
 def test_context_sizes_are_log_uniform_from_none_to_all():
     config = ReplayConfig(4, 1, 1, (0,), capacity=256, batch_tasks=4, batch_transitions=1, context=128, window=256)
     state = replay.init(config)._replace(valid=jnp.ones((4, 256), jnp.bool), valid_count=jnp.full(4, 256, jnp.int32))
-    draws = [hundred_draws(config, state, jax.random.key(seed))[1].mask for seed in range(10)]
+    draws = [hundred_draws(config, state, jax.random.key(seed))[2].mask for seed in range(10)]
     sizes = np.asarray(draws).sum(axis=-1).ravel()
     assert sizes.min() == 0 and sizes.max() > 120
     # P(N <= n) = ln(n + 2) / ln(130): 0.142 for 0, 0.473 for 8, 0.861 for 64; 4000 draws, deviation below 0.008.
@@ -179,10 +296,10 @@ def test_context_sizes_are_log_uniform_from_none_to_all():
 def test_bytes_are_known_before_allocation_and_a_limit_is_kept():
     state = replay.init(CONFIG)
     assert replay.bytes_needed(CONFIG) == sum(leaf.nbytes for leaf in jax.tree.leaves(state))
-    # 4 tasks * 8 * (two observations of 3, action, reward, cost, 2 changes: 11 floats; two flags) + 4 counts + cursor.
-    assert replay.bytes_needed(CONFIG) == 4 * 8 * (11 * 4 + 2) + 4 * 4 + 4
+    # 4 tasks * 8 * (two observations of 3, action, reward, cost, 2 changes: 11 floats; three flags), 4 counts, cursor.
+    assert replay.bytes_needed(CONFIG) == 4 * 8 * (11 * 4 + 3) + 4 * 4 + 4
     large = ReplayConfig(tasks=2048, observation=60, action=2, features=tuple(range(6)), capacity=1024)
-    # 2048 * 1024 * (130 * 4 + 2) bytes: about one GiB; 2048 * 1024 * (120 * 2 + 10 * 4 + 2) with bfloat16 observations.
+    # 2048 * 1024 * (130 * 4 + 3) bytes: about one GiB; 2048 * 1024 * (120 * 2 + 10 * 4 + 3) with bfloat16 observations.
     assert replay.bytes_needed(large) / 2**30 == pytest.approx(1.02, abs=0.01)
     halved = dataclasses.replace(large, storage_dtype="bfloat16")
     assert replay.bytes_needed(halved) / 2**30 == pytest.approx(0.55, abs=0.01)
@@ -197,7 +314,7 @@ def test_bfloat16_storage_keeps_changes_exact():
     before = jnp.full((4, 3), 100.0)
     transition = Transition(before, jnp.zeros((4, 1)), jnp.zeros(4), jnp.zeros(4), before + 0.125, no, no, no)
     state = add(config, replay.init(config), transition, ~no)
-    batch, _ = sample(config, state, jax.random.key(0))
+    batch, *_ = sample(config, state, jax.random.key(0))
     assert batch.observation.dtype == jnp.float32
     np.testing.assert_array_equal(batch.next_observation, batch.observation)
     np.testing.assert_array_equal(batch.change, np.full((4, 16, 2), 0.125))
@@ -207,14 +324,17 @@ def test_nothing_waits_for_the_host():
     state = filled(CONFIG, range(6))
     transition, key = step(CONFIG, 6), jax.random.key(3)
     valid = ~transition.diverged
-    expected, _ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
+    expected, *_ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
     with jax.transfer_guard("disallow"):
-        guarded, _ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
+        guarded, *_ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
     np.testing.assert_array_equal(guarded.observation, expected.observation)
 
 
 def test_impossible_rings_are_refused():
     with pytest.raises(ValueError, match="does not fit a ring"):
         dataclasses.replace(CONFIG, window=9)
+    for steps in (0, 9):
+        with pytest.raises(ValueError, match=f"Targets over {steps} decisions do not fit"):
+            dataclasses.replace(CONFIG, steps=steps)
     with pytest.raises(ValueError, match="float32 or bfloat16"):
         dataclasses.replace(CONFIG, storage_dtype="float16")

@@ -30,7 +30,7 @@ def operator(signal, latent, distributions, transitions):
         for following in range(STATES):
             atoms, mass = distributions[following, POLICY[latent, following]]
             here = jnp.float32(signal[latent, state, action])
-            values.append(np.asarray(td_target(here, jnp.array(False), jnp.asarray(atoms, jnp.float32), DISCOUNT)))
+            values.append(np.asarray(td_target(here, jnp.float32(DISCOUNT), jnp.asarray(atoms, jnp.float32))))
             weights.append(transitions[latent, state, action, following] * mass)
         result[state, action] = (np.concatenate(values).astype(float), np.concatenate(weights))
     return result

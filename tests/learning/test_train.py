@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.learning.small_learner import jit
 from tests.toy_world import Cart, CartConfig
 
 from ashore.learning import train
@@ -37,11 +38,16 @@ def chunk():
         traces.append(None)
         return train.train_chunk(TASK, CONFIG, state)
 
-    return jax.jit(one_chunk), traces
+    return jit(one_chunk), traces
+
+
+@jit
+def start(key):
+    return train.start(TASK, CONFIG, key)
 
 
 def run(chunk, seed: int, chunks: int):
-    state = train.start(TASK, CONFIG, jax.random.key(seed))
+    state = start(jax.random.key(seed))
     rows = []
     for _ in range(chunks):
         state, metrics = chunk(state)
@@ -64,7 +70,7 @@ def test_the_step_is_traced_once_and_counts_in_integers(chunk):
 
 def test_nothing_is_learnt_before_learning_starts(chunk):
     compiled, _ = chunk
-    first = train.start(TASK, CONFIG, jax.random.key(0))
+    first = start(jax.random.key(0))
     second, _ = compiled(first)
     third, _ = compiled(second)
     assert not any(_changed(first.learner.params, second.learner.params))
@@ -82,8 +88,9 @@ def test_the_same_key_gives_the_same_run_and_another_one_another(chunk):
 def test_seeds_in_one_program_are_the_seeds_alone(chunk):
     compiled, _ = chunk
     alone = [run(compiled, seed, 2)[0] for seed in (0, 1)]
-    together = jax.vmap(lambda key: train.start(TASK, CONFIG, key))(jnp.stack([jax.random.key(0), jax.random.key(1)]))
-    batched = jax.jit(jax.vmap(lambda state: train.train_chunk(TASK, CONFIG, state)))
+    starts = [start(jax.random.key(seed)) for seed in (0, 1)]
+    together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    batched = jit(jax.vmap(lambda state: train.train_chunk(TASK, CONFIG, state)))
     for _ in range(2):
         together, _ = batched(together)
     for seed, single in enumerate(alone):
@@ -101,11 +108,21 @@ def test_the_replay_remembers_what_the_worlds_did(chunk):
     stored = state.replay.experience
     expected = 0.1 * (1 + state.parameters.thrust) / state.parameters.mass
     np.testing.assert_allclose(stored.change[:, :12, 0], stored.action[:, :12, 0] * expected[:, None], atol=1e-5)
+    # Where an episode ended the next decision starts elsewhere, and only there.
+    goes_on = np.all(np.asarray(stored.next_observation[:, :11] == stored.observation[:, 1:12]), axis=-1)
+    np.testing.assert_array_equal(stored.ended[:, :11], ~goes_on)
+    assert 0 < np.sum(~goes_on) < goes_on.size
+    assert not np.any(stored.terminated)
+
+
+def test_steps_reach_what_is_drawn():
+    assert train.replay_config(TASK, replace(CONFIG, steps=3)).steps == 3
+    assert train.replay_config(TASK, CONFIG).steps == 1
 
 
 def test_the_multiplier_rises_while_the_policy_costs_too_much():
-    costly = replace(CONFIG, learning_starts=1, collect=CollectConfig(random_decisions=2, cost_memory=1))
-    state = train.start(TASK, costly, jax.random.key(0))
+    costly = replace(CONFIG, learning_starts=2, collect=CollectConfig(random_decisions=2, cost_memory=1))
+    state = start(jax.random.key(0))
     state = state._replace(
         collector=state.collector._replace(
             worlds=state.collector.worlds._replace(
@@ -113,11 +130,12 @@ def test_the_multiplier_rises_while_the_policy_costs_too_much():
             )
         )
     )
-    _, metrics = jax.jit(lambda state: train._act(TASK, costly, state, RECIPE))(state)
+    act = jit(lambda state: train._act(TASK, costly, state, RECIPE))
+    _, metrics = act(state._replace(collector=state.collector._replace(decisions=jnp.int32(1))))
     assert float(metrics["multiplier"]) > 0.0
     assert float(metrics["cost_rate"]) > TASK.description.budget.per_episode
     # Before learning starts nothing moves it.
-    _, waiting = jax.jit(lambda state: train._act(TASK, replace(costly, learning_starts=5), state, RECIPE))(state)
+    _, waiting = act(state)
     assert float(waiting["multiplier"]) == 0.0
 
 

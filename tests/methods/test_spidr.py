@@ -17,6 +17,7 @@ from ashore.learning.replay import ReplayConfig
 from ashore.learning.train import TrainConfig
 from ashore.methods import spidr
 from ashore.networks.architecture import Architecture, Sizes
+from ashore.networks.critic import COST
 from ashore.types import Transition
 
 TASK = Cart()
@@ -81,8 +82,8 @@ def test_the_penalty_is_in_the_cost_target_and_nowhere_else():
     @jit
     def drawn():
         rings = replay.add(config, replay.init(config), step, ~no, jnp.array([0.5, 0.5]))
-        batch, contexts = replay.sample(config, rings, jax.random.key(0))
-        return batch, objectives.prepare(objective, jax.random.key(0), NORMALISERS, batch, contexts)
+        drawn = replay.sample(config, rings, jax.random.key(0))
+        return drawn[0], objectives.prepare(objective, jax.random.key(0), NORMALISERS, *drawn)
 
     batch, work = drawn()
     np.testing.assert_array_equal(batch.cost, np.full((2, 3), 2.0))
@@ -90,6 +91,31 @@ def test_the_penalty_is_in_the_cost_target_and_nowhere_else():
     np.testing.assert_array_equal(work.signals, np.tile([1.0, 2.5], (6, 1)))
     # (change, reward, cost) for the dynamics head, under normalisers that have seen nothing: the true cost.
     np.testing.assert_array_equal(work.dynamics_target[:, -1], np.full(6, 2.0))
+
+
+def test_the_penalty_of_every_step_is_in_the_target():
+    config = ReplayConfig(
+        1, 2, 1, (1,), capacity=4, window=4, batch_tasks=1, batch_transitions=20, context=0, penalised=True, steps=3
+    )
+    nets = Architecture(2, 1, (1,), Sizes(hidden=(4,), fractions=2))
+    objective = ObjectiveConfig(nets, discount_reward=0.5, discount_cost=0.5)
+    no = jnp.zeros(1, bool)
+
+    @jit
+    def drawn():
+        rings = replay.init(config)
+        for number in (1.0, 2.0, 3.0):
+            seen = jnp.full((1, 2), number)
+            step = Transition(seen, ACTIONS[:1], jnp.ones(1), jnp.array([number]), seen, no, no, no)
+            rings = replay.add(config, rings, step, ~no, jnp.array([8.0 * number]))
+        drawn = replay.sample(config, rings, jax.random.key(0))
+        return drawn[0].cost[0], objectives.prepare(objective, jax.random.key(0), NORMALISERS, *drawn)
+
+    cost, work = drawn()
+    # Nine times the number, penalty included: 9 + 18 / 2 + 27 / 4 = 24.75; 18 + 27 / 2 = 31.5; 27.
+    by_hand = {1.0: 24.75, 2.0: 31.5, 3.0: 27.0}
+    np.testing.assert_allclose(work.signals[:, COST], [by_hand[float(first)] for first in cost], rtol=1e-6)
+    assert set(np.asarray(cost)) == set(by_hand)
 
 
 def test_faithful_ranges_are_spidrs_where_it_has_some():
@@ -107,9 +133,12 @@ def test_faithful_ranges_are_spidrs_where_it_has_some():
     wide = replace(TrainConfig(), spidr=DisagreementConfig(ranges="train"))
     assert spidr.ranges_of(task, wide) == task.description.shifts["train"]
     assert spidr.ranges_of(TASK, TrainConfig()) == TRAIN
-    assert spidr.remarks(TASK, TrainConfig()) == (
-        "SPiDR has no ranges of its own for Cart: worlds and models come from Train.",
-    )
+    no_own = "SPiDR has no ranges of its own for Cart: worlds and models come from Train."
+    normalised = replace(TrainConfig(), spidr=DisagreementConfig(compare="dynamics"))
+    assert spidr.remarks(TASK, normalised) == (no_own,)
+    # Where raw observations meet ranges that are not SPiDR's, somebody should be told what decides.
+    first, raw = spidr.remarks(TASK, TrainConfig())
+    assert first == no_own and "compared in raw units" in raw and spidr.remarks(task, wide) == (raw,)
 
 
 def test_a_wrong_setting_is_answered_in_one_sentence():

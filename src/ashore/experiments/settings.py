@@ -17,13 +17,21 @@ def to_json(settings: Any) -> dict[str, Any]:
 
 
 def from_json(settings_type: type[Settings], content: Mapping[str, Any]) -> Settings:
-    """The dataclass that `to_json` was given; a missing or unknown field is an error that names it."""
+    """The dataclass that `to_json` was given; an unknown field, or one missing without a default, is an error.
+
+    A recorded run must stay readable when a setting is added: it has none, and gets the default. So the default of a
+    new setting has to be what was done before there was one.
+    """
     hints = typing.get_type_hints(settings_type)
-    known = list(hints)
-    different = sorted(set(known) ^ set(content))
+    needed = {field.name for field in dataclasses.fields(settings_type) if _has_no_default(field)}  # type: ignore[arg-type]
+    different = sorted((needed - set(content)) | (set(content) - set(hints)))
     if different:
         raise ValueError(f"Settings of {settings_type.__name__} do not fit this version: check {', '.join(different)}.")
-    return settings_type(**{name: _value(hints[name], content[name]) for name in known})
+    return settings_type(**{name: _value(hints[name], value) for name, value in content.items()})
+
+
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _value(hint: Any, value: Any) -> Any:

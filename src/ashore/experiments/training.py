@@ -133,8 +133,8 @@ def execute(
         state, done = session.train(state, done, stop, checkpoint_seconds)
     finally:
         session.book.close()
-    _keep(folder, state, done)
     _write_policy(folder, state, done)
+    _keep(folder, state, done)
     return Ending(done, done >= run.train.decisions, folder)
 
 

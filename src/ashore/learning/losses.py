@@ -43,18 +43,17 @@ def quantile_huber(
     return jnp.mean(per_fraction) if reduction == "mean" else jnp.sum(per_fraction)
 
 
-def td_target(signal: Array, terminated: Array, next_values: Array, discount: float) -> Array:
+def td_target(signal: Array, discount: Array, next_values: Array) -> Array:
     """r + gamma Z_tau_j(s', pi(s', z), z) for every target fraction, without gradient (eqs 5, 6).
 
-    Only a true end stops the return; an episode cut by its time limit bootstraps like any other step.
-
     Args:
-        signal: the reward or the cost, scalar.
-        next_values: target quantiles at the next state, heads already reduced, [N'].
+        signal: the reward or the cost, or its discounted sum over several decisions, scalar.
+        discount: gamma to the power of their number; 0 after a true end. An episode cut by its time limit has not
+            ended: it bootstraps like any other step.
+        next_values: target quantiles at the state reached, heads already reduced, [N'].
     """
-    assert signal.ndim == 0 and terminated.ndim == 0 and next_values.ndim == 1, (signal.shape, next_values.shape)
-    goes_on = 1.0 - terminated.astype(jnp.float32)
-    return jax.lax.stop_gradient(signal + discount * goes_on * next_values)
+    assert signal.ndim == 0 and discount.ndim == 0 and next_values.ndim == 1, (signal.shape, next_values.shape)
+    return jax.lax.stop_gradient(signal + discount * next_values)
 
 
 SATURATED = 3.0

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ashore.learning import losses, normalisation, risk
 from ashore.learning.normalisation import Normalisers
-from ashore.learning.replay import Context, Experience
+from ashore.learning.replay import Ahead, Context, Experience
 from ashore.learning.risk import RiskConfig
 from ashore.networks import actor, architecture, critic, dynamics_head, encoder
 from ashore.networks.architecture import Architecture
@@ -61,9 +61,11 @@ class Work(NamedTuple):
     observation: Array
     action: Array
     next_observation: Array
+    """What was observed where the critics take over."""
     signals: Array
-    """Scaled reward and (penalised) cost, [transitions, REWARD or COST]."""
-    terminated: Array
+    """Scaled reward and (penalised) cost up to there, discounted, [transitions, REWARD or COST]."""
+    discounts: Array
+    """What a unit there is worth now; 0 where the task itself ended, [transitions, REWARD or COST]."""
     dynamics_target: Array
     context: Array
     """Normalised context transitions, [tasks, places, inputs]."""
@@ -81,18 +83,20 @@ class Work(NamedTuple):
 
 
 def prepare(
-    config: ObjectiveConfig, key: Array, normalisers: Normalisers, batch: Experience, contexts: Context
+    config: ObjectiveConfig, key: Array, normalisers: Normalisers, batch: Experience, ahead: Ahead, contexts: Context
 ) -> Work:
     """Normalise and flatten the batch, and draw everything that is random."""
     nets = config.architecture
     tasks, per_task = batch.reward.shape
     count, fractions = tasks * per_task, nets.sizes.fractions
-    flat = jax.tree.map(lambda field: field.reshape(count, *field.shape[2:]), batch)
+    flat, later = jax.tree.map(lambda field: field.reshape(count, *field.shape[2:]), (batch, ahead))
     keys = jax.random.split(key, 6)
     shape = (2, count, fractions)
     see = jax.vmap(lambda observation: normalisation.see(nets, normalisers.observation, observation))
     # A penalty belongs in the cost critic's target alone: what the encoder and the multiplier see is the true cost.
-    believed_cost = flat.cost if flat.penalty is None else flat.cost + flat.penalty
+    believed_cost = later.cost if later.penalty is None else later.cost + later.penalty
+    reward = _floored(config, later.reward) * config.reward_scale
+    signals, discounts = _followed(config, later, reward, believed_cost)
 
     def dynamics_row(change: Array, reward: Array, cost: Array) -> Array:
         return normalisation.dynamics_target(normalisers, change, reward, cost)
@@ -103,9 +107,9 @@ def prepare(
     return Work(
         observation=see(flat.observation),
         action=flat.action,
-        next_observation=see(flat.next_observation),
-        signals=jnp.stack([_floored(config, flat.reward) * config.reward_scale, believed_cost], axis=1),
-        terminated=flat.terminated,
+        next_observation=see(later.observation),
+        signals=signals,
+        discounts=discounts,
         dynamics_target=jax.vmap(dynamics_row)(flat.change, flat.reward, flat.cost),
         context=jax.vmap(jax.vmap(context_row))(contexts),
         mask=contexts.mask,
@@ -116,6 +120,19 @@ def prepare(
         actor_fractions=jax.random.uniform(keys[3], shape),
         smoothing=jax.random.normal(keys[4], (count, nets.action)),
     )
+
+
+def _followed(config: ObjectiveConfig, later: Ahead, reward: Array, cost: Array) -> tuple[Array, Array]:
+    """Discounted sums over the decisions followed, and the discount of what comes after them.
+
+    Args:
+        reward: of each decision, zero where none was followed, [transitions, steps].
+    """
+    gamma = jnp.stack([jnp.float32(config.discount_reward), jnp.float32(config.discount_cost)])
+    weights = gamma[:, None] ** jnp.arange(reward.shape[1], dtype=jnp.float32)[None]
+    signals = jnp.stack([jnp.sum(reward * weights[REWARD][None], 1), jnp.sum(cost * weights[COST][None], 1)], axis=1)
+    goes_on = 1.0 - later.terminated.astype(jnp.float32)
+    return signals, goes_on[:, None] * gamma[None] ** later.steps[:, None].astype(jnp.float32)
 
 
 def _floored(config: ObjectiveConfig, reward: Array) -> Array:
@@ -171,22 +188,17 @@ def td_targets(config: ObjectiveConfig, actor_weights: Params, targets: Params, 
         limit = config.target_noise_clip
         actions = jnp.clip(actions + jnp.clip(config.target_noise * work.smoothing, -limit, limit), -1.0, 1.0)
     (values,) = ask(config, targets, Query(work.next_observation, actions, conditions, work.target_fractions))
-    return bootstrap(config, reduced(config, values), work)
+    return bootstrap(reduced(config, values), work)
 
 
-def bootstrap(config: ObjectiveConfig, values: Array, work: Work) -> Array:
+def bootstrap(values: Array, work: Work) -> Array:
     """Signal plus discounted value of what follows, without gradient, [REWARD or COST, transitions, N'].
 
     Args:
         values: of the next state and action, heads made one, [REWARD or COST, transitions, N'].
     """
-
-    def one(values: Array, signals: Array, terminated: Array) -> Array:
-        reward = losses.td_target(signals[REWARD], terminated, values[REWARD], config.discount_reward)
-        cost = losses.td_target(signals[COST], terminated, values[COST], config.discount_cost)
-        return jnp.stack([reward, cost])
-
-    return jax.vmap(one, in_axes=(1, 0, 0), out_axes=1)(values, work.signals, work.terminated)
+    by_critic = jax.vmap(losses.td_target, in_axes=(0, 0, 0))
+    return jax.vmap(by_critic, in_axes=(0, 0, 1), out_axes=1)(work.signals, work.discounts, values)
 
 
 def taken_query(config: ObjectiveConfig, work: Work, latents: Array) -> Query:

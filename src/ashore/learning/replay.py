@@ -1,9 +1,9 @@
 """Replay by task: one ring of decisions per simulated world, on the device, in fixed shapes.
 
 All worlds step together, so one cursor serves every ring and a new decision is one slice written in place. What a
-decision needs later is kept and nothing else: the truncation flag is not (a cut episode still bootstraps), divergence
-is the `valid` flag, and the change of the dynamics features is stored in float32 beside the observations, because the
-difference of two observations rounded to bfloat16 would say little about the physics.
+decision needs later is kept and nothing else: divergence is the `valid` flag, and the change of the dynamics features
+is stored in float32 beside the observations, because the difference of two observations rounded to bfloat16 would say
+little about the physics.
 
 An entry that is not valid (never written, diverged, not finite) is zeroed and can never be drawn.
 """
@@ -38,6 +38,8 @@ class ReplayConfig:
     """Places of a context (M)."""
     window: int = 1024
     """Contexts come from this many last decisions of the task (W)."""
+    steps: int = 1
+    """Decisions that are followed from a drawn one on before a critic is asked (the n of n-step targets)."""
     contiguous: float = 0.5
     """Share of contexts that are consecutive decisions, as a deployed policy meets them; the others are spread."""
     penalised: bool = False
@@ -48,6 +50,8 @@ class ReplayConfig:
             raise ValueError(f"Observations are stored as float32 or bfloat16, not '{self.storage_dtype}'.")
         if not 1 <= self.window <= self.capacity:
             raise ValueError(f"A context window of {self.window} does not fit a ring of {self.capacity} decisions.")
+        if not 1 <= self.steps <= self.capacity:
+            raise ValueError(f"Targets over {self.steps} decisions do not fit a ring of {self.capacity} decisions.")
         if max(self.context * self.window, self.batch_tasks * self.tasks) >= 1 << 31:
             raise ValueError("Rings this large need more than 32-bit indices.")
 
@@ -63,8 +67,28 @@ class Experience(NamedTuple):
     change: Array
     """next_observation - observation at the dynamics features, exact."""
     terminated: Array
+    ended: Array
+    """The episode went no further, for whatever reason: the next entry belongs to another one."""
     penalty: Array | None = None
     """What the cost critic is to add to the cost, in the unit of the cost; None where no method asked for it."""
+
+
+class Ahead(NamedTuple):
+    """What followed each drawn decision within its episode, it included; fields [task, transition, ...].
+
+    Places past the end of the episode, the newest decision or a missing one hold zeros.
+    """
+
+    reward: Array
+    """[task, transition, step]."""
+    cost: Array
+    penalty: Array | None
+    steps: Array
+    """How many were followed, at least 1, int32."""
+    observation: Array
+    """What was observed after the last of them."""
+    terminated: Array
+    """Whether the task itself ended there."""
 
 
 class Context(NamedTuple):
@@ -105,6 +129,7 @@ def _empty(config: ReplayConfig) -> ReplayState:
             next_observation=ring(config.storage_dtype, config.observation),
             change=ring("float32", len(config.features)),
             terminated=ring("bool"),
+            ended=ring("bool"),
             penalty=ring("float32") if config.penalised else None,
         ),
         valid=ring("bool"),
@@ -157,6 +182,7 @@ def add(
         next_observation=transition.next_observation,
         change=transition.next_observation[:, index] - transition.observation[:, index],
         terminated=transition.terminated,
+        ended=transition.terminated | transition.truncated,
         penalty=penalty,
     )
     for field in jax.tree.leaves(entry):
@@ -175,15 +201,15 @@ def add(
     )
 
 
-def sample(config: ReplayConfig, state: ReplayState, key: Array) -> tuple[Experience, Context]:
-    """A batch of transitions and one context per drawn task, from the same tasks.
+def sample(config: ReplayConfig, state: ReplayState, key: Array) -> tuple[Experience, Ahead, Context]:
+    """A batch of transitions, what followed each, and one context per drawn task, from the same tasks.
 
     Needs at least one valid entry somewhere (otherwise everything returned is zero).
     """
     task_key, transition_key, context_key = jax.random.split(key, 3)
     tasks = choose_tasks(state, task_key, config.batch_tasks)
-    batch = sample_transitions(state, transition_key, tasks, config.batch_transitions)
-    return batch, sample_contexts(config, state, context_key, tasks)
+    batch, ahead = sample_transitions(config, state, transition_key, tasks)
+    return batch, ahead, sample_contexts(config, state, context_key, tasks)
 
 
 def choose_tasks(state: ReplayState, key: Array, count: int) -> Array:
@@ -193,18 +219,45 @@ def choose_tasks(state: ReplayState, key: Array, count: int) -> Array:
     return _places_of(eligible, ranks)
 
 
-def sample_transitions(state: ReplayState, key: Array, tasks: Array, count: int) -> Experience:
-    """For each of the tasks, transitions drawn uniformly from its valid entries, fields [task, count, ...]."""
+def sample_transitions(config: ReplayConfig, state: ReplayState, key: Array, tasks: Array) -> tuple[Experience, Ahead]:
+    """For each of the tasks, transitions drawn uniformly from its valid entries, and what followed them."""
     assert tasks.ndim == 1, tasks.shape
+    stored, steps = state.experience, jnp.arange(config.steps, dtype=jnp.int32)
 
     def slots(key: Array, task: Array) -> Array:
-        ranks = jax.random.randint(key, (count,), 0, jnp.maximum(state.valid_count[task], 1))
+        ranks = jax.random.randint(key, (config.batch_transitions,), 0, jnp.maximum(state.valid_count[task], 1))
         return _places_of(state.valid[task], ranks)
 
     where = jax.vmap(slots)(jax.random.split(key, tasks.shape[0]), tasks)
-    batch = jax.tree.map(lambda ring: ring[tasks[:, None], where], state.experience)
-    observation, next_observation = (x.astype(jnp.float32) for x in (batch.observation, batch.next_observation))
-    return batch._replace(observation=observation, next_observation=next_observation)
+    batch = jax.tree.map(lambda ring: ring[tasks[:, None], where], stored)
+    batch = batch._replace(observation=_float32(batch.observation), next_observation=_float32(batch.next_observation))
+
+    span = (where[..., None] + steps[None, None]) % config.capacity
+    of_task = tasks[:, None, None]
+    # A step is followed if the one before it was, went on, and is not the newest; the first always is.
+    before, after = span[..., :-1], span[..., 1:]
+    goes_on = ~stored.ended[of_task, before] & (after != state.cursor) & state.valid[of_task, after]
+    followed = jnp.concatenate([jnp.ones_like(goes_on, shape=(*where.shape, 1)), goes_on], axis=-1)
+    followed = jnp.cumprod(followed.astype(jnp.int32), axis=-1)
+    count = jnp.sum(followed, axis=-1)
+    last = (where + count - 1) % config.capacity
+
+    def along(ring: Array) -> Array:
+        return jnp.where(followed > 0, ring[of_task, span], 0.0)
+
+    ahead = Ahead(
+        reward=along(stored.reward),
+        cost=along(stored.cost),
+        penalty=None if stored.penalty is None else along(stored.penalty),
+        steps=count,
+        observation=_float32(stored.next_observation[tasks[:, None], last]),
+        terminated=stored.terminated[tasks[:, None], last],
+    )
+    return batch, ahead
+
+
+def _float32(values: Array) -> Array:
+    return values.astype(jnp.float32)
 
 
 def sample_contexts(config: ReplayConfig, state: ReplayState, key: Array, tasks: Array) -> Context:

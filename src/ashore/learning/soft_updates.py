@@ -128,7 +128,7 @@ def soft_targets(config: LearnerConfig, state: LearnerState, work: Work, latents
     values = objectives.reduced(objective, values)
     surprise = temperature_of(state) * drawn.log_density
     soft = jnp.stack([values[REWARD] - surprise[:, None], values[COST]])
-    return objectives.bootstrap(objective, soft, work)
+    return objectives.bootstrap(soft, work)
 
 
 def critic_and_encoder_step(

@@ -54,12 +54,18 @@ class TrainConfig:
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None
     """That of the actor, where it differs from the others."""
+    rate_left: float = 1.0
+    """Share of both learning rates that is left at the end of the run; they fall in a straight line."""
     target_rate: float = 0.005
     """Share of the online critics in each step of the targets."""
+    steps: int = 1
+    """Decisions whose reward and cost a target counts before it asks the critics (n-step targets)."""
     reward_discount: float | None = None
     """Discount per decision of the reward critic, where it is not the budget's."""
     cost_discount: float | None = None
     """Discount per decision of the cost critic, where it is not the budget's."""
+    aim: float = 1.0
+    """Share of the budget that the multiplier steers for; below 1, the noise of an evaluation finds some room."""
     reward_scale: float = 10.0
     """Rewards are multiplied by this for the critic, so that TD errors are about as large as kappa = 1."""
     reward_floor: float | None = None
@@ -131,6 +137,8 @@ def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
         encoder_objective=chosen,
         learning_rate=config.learning_rate,
         actor_learning_rate=config.actor_learning_rate,
+        rate_left=config.rate_left,
+        total_updates=max(1, (config.decisions - config.learning_starts) * config.updates_per_decision),
         target_rate=config.target_rate,
     )
 
@@ -148,6 +156,7 @@ def replay_config(task: Task, config: TrainConfig) -> ReplayConfig:
         batch_transitions=config.batch_transitions,
         context=config.sizes.context,
         window=config.capacity,
+        steps=config.steps,
     )
 
 
@@ -235,7 +244,8 @@ def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> 
     rings = replay.add(_replay_config(task, config, recipe), state.replay, transition, valid, penalty)
     limit = task.description.budget
     # Random actions say nothing about the policy's cost: the multiplier starts to move when learning does.
-    measured = recipe.constrain(config.multiplier, state.learner.multiplier, collector.cost_rate, limit.per_decision)
+    wanted = config.aim * limit.per_decision
+    measured = recipe.constrain(config.multiplier, state.learner.multiplier, collector.cost_rate, wanted)
     learning = collector.decisions >= config.learning_starts
     multiplier = jax.tree.map(lambda new, old: jnp.where(learning, new, old), measured, state.learner.multiplier)
     state = state._replace(
@@ -267,8 +277,8 @@ def _learn(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -
 
     def draw(key: Array) -> Work:
         sample_key, prepare_key = jax.random.split(key)
-        batch, contexts = replay.sample(rings, state.replay, sample_key)
-        return objectives.prepare(learner_settings.objective, prepare_key, state.normalisers, batch, contexts)
+        drawn = replay.sample(rings, state.replay, sample_key)
+        return objectives.prepare(learner_settings.objective, prepare_key, state.normalisers, *drawn)
 
     def one_update(learner: LearnerState, work: Work) -> tuple[LearnerState, dict[str, Array]]:
         return recipe.update(learner_settings, learner, work, learner.multiplier.multiplier)

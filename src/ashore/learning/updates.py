@@ -46,6 +46,10 @@ class LearnerConfig:
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None
     """That of the actor, where it differs from the others."""
+    rate_left: float = 1.0
+    """Share of the learning rates that is left after `total_updates`; they fall in a straight line."""
+    total_updates: int = 1
+    """How many updates there will be; only asked where the rates fall."""
     weight_decay: float = 1e-4
     gradient_norm: float = 1.0
     """Gradients of each network are cut to this global norm; the two critics are cut separately."""
@@ -76,7 +80,8 @@ def optimiser(config: LearnerConfig, name: str) -> optax.GradientTransformation:
     """The rule by which the network of this name descends."""
     own_rate = config.actor_learning_rate if name == "actor" else None
     rate = config.learning_rate if own_rate is None else own_rate
-    adamw = optax.adamw(rate, weight_decay=config.weight_decay)
+    falling = optax.linear_schedule(rate, config.rate_left * rate, config.total_updates)
+    adamw = optax.adamw(rate if config.rate_left == 1.0 else falling, weight_decay=config.weight_decay)
     return optax.chain(optax.clip_by_global_norm(config.gradient_norm), adamw)
 
 
