@@ -1,165 +1,87 @@
-"""Has the world changed? A CUSUM on the surprise of what was observed under what was predicted.
+"""Has the world changed? A CUSUM on how much better recent evidence predicts than all evidence does.
 
-The dynamics head predicts each transition from the posterior's mean; its squared error, in the head's own scale, is the
-surprise. While the world stays the same the logarithm of the surprise keeps its level. The level itself differs from
-world to world, and a real one need not have that of a simulated one: it is measured in the first transitions of each
-deployment, once the posterior has settled, starting from the calibrated value. From then on
+Before a transition is learnt from, the dynamics head predicts it twice: from the posterior of everything seen, and from
+one that remembers only the last few transitions (its sums fade by 1 - 1 / memory each time). With y what happened,
 
-    u = (log surprise - level) / deviation, clipped,   high = max(0, high + u - drift),   low = max(0, low - u - drift)
+    gain = log p(y | s, a, z_recent) - log p(y | s, a, z_all),   sum = max(0, sum + clip(gain) - drift)
 
-and either sum above the calibrated threshold is a change. Clipping makes one odd transition not enough.
+and a sum above the calibrated threshold is a change. While the world stays the same all evidence knows z better than
+recent evidence, and the gain is below zero on average. After a change the old evidence is wrong and the gain positive.
+What surprises both (a contact, a bonus, a model error that lasts) cancels, so that autocorrelated surprise, which lets
+a CUSUM on the surprise itself wander, is no evidence here. Clipping makes one odd transition not enough, and the drift
+keeps out what a short memory gains by following where the head is wrong in this corner of the world.
+
+Where a CUSUM was last zero is the likeliest moment of the change. Evidence since then, fading like recent evidence, is
+what the posterior starts afresh from: a window of fixed length would still hold the old world when a change is found
+at once, and all evidence since then much of it when the sum had been above zero for long.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from math import ceil, log, sqrt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, isnan
+from typing import Any
 
 import numpy as np
 
+from ashore_runtime import posterior
+from ashore_runtime.posterior import Posterior
 from ashore_runtime.schema import ChangeCalibration
-
-LEAST_SURPRISE = 1e-8
-"""A perfect prediction has no logarithm."""
-
-
-@dataclass(frozen=True)
-class DetectorSettings:
-    """When the detector learns and how it reads."""
-
-    settle: int = 32
-    """Transitions for the posterior to settle, which are not looked at."""
-    baseline: int = 128
-    """Transitions after that from which the level is measured."""
-    prior_weight: float = 16.0
-    """How many transitions the calibrated level counts for."""
-    clip: float = 4.0
-    """Largest step of u, in deviations."""
-    memory: int = 64
-    """Transitions that the running mean for the out-of-distribution flag remembers."""
 
 
 @dataclass(frozen=True)
 class DetectorState:
-    """Everything the detector knows; plain numbers, so that it can be kept in a journal."""
+    """Everything the detector knows."""
 
-    seen: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    """Sums over the baseline of the difference to the calibrated level, and of its square."""
-    high: float = 0.0
-    low: float = 0.0
-    recent: float | None = None
-    """Running mean of log surprise."""
+    total: float
+    """The CUSUM."""
+    recent: Posterior
+    """What the last few transitions say."""
+    fresh: Posterior
+    """What those of them say that came after the sum was last zero."""
 
-    def to_json(self) -> dict[str, float | int | None]:
-        return asdict(self)
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; `from_json` gives the same state back bit for bit."""
+        return {"total": self.total, "recent": posterior.to_json(self.recent), "fresh": posterior.to_json(self.fresh)}
+
+
+def start(found: Posterior) -> DetectorState:
+    """Where this is all that is known, recent or not: the prior before any transition, `fresh` after an alarm."""
+    return DetectorState(0.0, found, posterior.prior(len(found.precision_sum)))
+
+
+def from_json(content: Mapping[str, Any], latent: int) -> DetectorState:
+    """The inverse of `to_json`; a ValueError, KeyError or TypeError if it is not one."""
+    total = float(content["total"])
+    if not (isfinite(total) and total >= 0.0):
+        raise ValueError("The sum is not one.")
+    recent, fresh = (posterior.from_json(content[name], latent) for name in ("recent", "fresh"))
+    return DetectorState(total, recent, fresh)
 
 
 @dataclass(frozen=True)
 class ChangeDetector:
-    """Pure functions over a `DetectorState`."""
+    """Pure functions over a `DetectorState`; a step costs the same whatever was seen before."""
 
     calibration: ChangeCalibration
-    settings: DetectorSettings = field(default_factory=DetectorSettings)
 
-    def after(self, state: DetectorState, surprise: float) -> tuple[DetectorState, bool]:
-        """The state after one more transition, and whether the world has changed."""
-        value = log(max(surprise, LEAST_SURPRISE))
-        rate = 1.0 / self.settings.memory
-        recent = value if state.recent is None else state.recent + rate * (value - state.recent)
-        state = replace(state, seen=state.seen + 1, recent=recent)
-        watched = state.seen - self.settings.settle
-        if watched <= 0:
-            return state, False
-        if watched <= self.settings.baseline:
-            difference = value - self.calibration.mean
-            return replace(state, total=state.total + difference, squares=state.squares + difference**2), False
-        level, deviation = self.level(state)
-        u = min(max((value - level) / deviation, -self.settings.clip), self.settings.clip)
-        high = max(0.0, state.high + u - self.calibration.drift)
-        low = max(0.0, state.low - u - self.calibration.drift)
-        return replace(state, high=high, low=low), max(high, low) > self.calibration.threshold
+    def accumulate(self, total: float, gain: float) -> tuple[float, bool]:
+        """The CUSUM after one more gain, and whether that is an alarm. A gain that is not a number says nothing."""
+        if isnan(gain):
+            return total, False
+        known = self.calibration
+        total = max(0.0, total + min(max(gain, -known.clip), known.clip) - known.drift)
+        return total, total > known.threshold
 
-    def level(self, state: DetectorState) -> tuple[float, float]:
-        """Mean and standard deviation of log surprise in this world, shrunk towards the calibrated ones."""
-        count = min(max(state.seen - self.settings.settle, 0), self.settings.baseline)
-        prior = self.settings.prior_weight
-        shift = state.total / max(count, 1)
-        within = max(state.squares / max(count, 1) - shift**2, 0.0)
-        variance = (prior * self.calibration.deviation**2 + count * within) / (prior + count)
-        # The level is the world's own as soon as it has been seen at all; only its spread leans on the calibration.
-        return self.calibration.mean + shift, sqrt(variance)
+    def watch(self, state: DetectorState, gain: float) -> tuple[DetectorState, bool]:
+        """The state after a transition was predicted, and whether the world has changed."""
+        total, changed = self.accumulate(state.total, gain)
+        return replace(state, total=total), changed
 
-    def out_of_distribution(self, state: DetectorState) -> bool:
-        """Whether surprise has been above everything simulated, for as long as the running mean remembers."""
-        level = self.calibration.ood_level
-        return level is not None and state.seen >= self.settings.memory and (state.recent or level) > level
+    def learn(self, state: DetectorState, mean: np.ndarray, precision: np.ndarray, tempering: float) -> DetectorState:
+        """The state after the transition was learnt from; its factor as for `posterior.add`."""
 
+        def moved(found: Posterior) -> Posterior:
+            return posterior.add(posterior.fade(found, self.calibration.memory), mean, precision, tempering)
 
-def statistics(
-    streams: Sequence[np.ndarray], drift: float, settings: DetectorSettings | None = None
-) -> tuple[np.ndarray, float, float]:
-    """What a detector that never stops computes on streams of surprise without a change.
-
-    Args:
-        streams: surprise per transition, one array per simulated world, each from its first transition on.
-        drift: CUSUM slack.
-        settings: the detector's.
-
-    Returns:
-        The greater sum at every transition after the baseline, all streams one after another; mean and standard
-        deviation of log surprise after the posterior has settled.
-    """
-    settings = settings or DetectorSettings()
-    logs = [np.log(np.maximum(stream, LEAST_SURPRISE))[settings.settle :] for stream in streams]
-    every = np.concatenate(logs)
-    mean, deviation = float(every.mean()), float(np.mean([stream.std() for stream in logs]))
-    endless = ChangeCalibration(threshold=float("inf"), drift=drift, mean=mean, deviation=max(deviation, 1e-6))
-    detector = ChangeDetector(endless, settings)
-    sums = []
-    for stream in streams:
-        state = DetectorState()
-        for i, surprise in enumerate(stream):
-            state, _ = detector.after(state, float(surprise))
-            if i >= settings.settle + settings.baseline:
-                sums.append(max(state.high, state.low))
-    return np.array(sums), mean, deviation
-
-
-def calibrate(
-    streams: Sequence[np.ndarray],
-    false_alarms_per_million: float = 1.0,
-    drift: float = 0.5,
-    settings: DetectorSettings | None = None,
-) -> ChangeCalibration:
-    """Threshold, level and out-of-distribution mark from simulated worlds without a change.
-
-    A CUSUM's excursions have an exponential tail. The threshold is read off that tail, fitted to the greatest sum of
-    each stretch of 100 transitions, because no simulation is long enough to count one alarm in a million.
-    """
-    settings = settings or DetectorSettings()
-    sums, mean, deviation = statistics(streams, drift, settings)
-    stretch = 100
-    if len(sums) < stretch:
-        needed = ceil((stretch + settings.settle + settings.baseline) / max(len(streams), 1))
-        raise ValueError(f"Too few transitions to calibrate change detection: at least {needed} per world are needed.")
-    peaks = np.array([part.max() for part in np.array_split(sums, len(sums) // stretch)])
-    base = float(np.quantile(peaks, 0.5))
-    excess = peaks[peaks > base] - base
-    scale = float(excess.mean()) if len(excess) else 1.0
-    # Share of stretches above h is about exp(-(h - base) / scale) / 2; ask for the share that gives the wanted rate.
-    wanted = false_alarms_per_million * 1e-6 * stretch
-    threshold = base + scale * max(log(0.5 / wanted), 0.0)
-    memory = settings.memory
-    means = [
-        np.convolve(np.log(np.maximum(stream, LEAST_SURPRISE)), np.full(memory, 1.0 / memory), "valid").max()
-        for stream in streams
-        if len(stream) >= memory
-    ]
-    return ChangeCalibration(
-        threshold=max(threshold, settings.clip),
-        drift=drift,
-        mean=mean,
-        deviation=max(deviation, 1e-6),
-        ood_level=float(max(means)) if means else None,
-    )
+        fresh = moved(state.fresh) if state.total > 0.0 else posterior.prior(len(state.fresh.precision_sum))
+        return replace(state, recent=moved(state.recent), fresh=fresh)

@@ -32,7 +32,7 @@ class Limits:
     guard: GuardSettings = GuardSettings()
     modes: ModeSettings = ModeSettings()
     detect_changes: bool = True
-    """Forget and start careful again when the dynamics change (if the calibration has a threshold for it)."""
+    """Start careful again, from recent evidence, when the dynamics change (if the calibration has a threshold)."""
     evaluate_always: bool = False
     """Report Q_c of the sent action also where no decision rests on it (eta = 0, caution from the actor alone)."""
 

@@ -20,6 +20,7 @@ class PolicyNetworks:
         network = manifest.network
         observation, action, features = len(manifest.observation), len(manifest.action), len(manifest.dynamics_features)
         self._latent = network.latent
+        self._features = features
         self._risk_conditioned = network.risk_conditioned
         self.normalisers = Normalisers(
             weights, observation, manifest.dynamics_features, manifest.closeness, manifest.contrasts
@@ -76,3 +77,11 @@ class PolicyNetworks:
     def surprise(self, prediction: np.ndarray, target: np.ndarray) -> float:
         """mean_k ((y_k - m_k) / s_k)^2 with the head's own scale: about 1 where the world is as expected."""
         return float(np.mean(np.square((target - prediction) / self._scale)))
+
+    def log_likelihood(self, prediction: np.ndarray, target: np.ndarray) -> float:
+        """sum_k -((y_k - m_k) / s_k)^2 / 2 over the dynamics features: Gaussian, without its constant.
+
+        Reward and cost are left out: they tell where the goal and the obstacles are before they tell of the physics.
+        """
+        error = ((target - prediction) / self._scale)[: self._features]
+        return -0.5 * float(error @ error)

@@ -7,7 +7,8 @@ order of transitions does not matter. Sums are float64: after a million transiti
 part of them away.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,13 @@ def discount(posterior: Posterior, share: float) -> Posterior:
     return Posterior(posterior.weighted_mean_sum * share, posterior.precision_sum * share, int(posterior.count * share))
 
 
+def fade(posterior: Posterior, memory: int) -> Posterior:
+    """The posterior before one more transition, if it is to remember about `memory` of them: older ones count less."""
+    share = 1.0 - 1.0 / memory
+    sums = (posterior.weighted_mean_sum * share, posterior.precision_sum * share)
+    return Posterior(*sums, min(posterior.count, memory - 1))
+
+
 def mean(posterior: Posterior) -> np.ndarray:
     """E[z], float32: what actor and critics are conditioned on."""
     return (posterior.weighted_mean_sum / (1.0 + posterior.precision_sum)).astype(np.float32)
@@ -47,3 +55,19 @@ def mean(posterior: Posterior) -> np.ndarray:
 def deviation(posterior: Posterior) -> np.ndarray:
     """Standard deviation of z per dimension, 1 for the prior."""
     return 1.0 / np.sqrt(1.0 + posterior.precision_sum)
+
+
+def to_json(posterior: Posterior) -> dict[str, Any]:
+    """Plain numbers; `from_json` gives the same sums back bit for bit."""
+    sums = (posterior.weighted_mean_sum.tolist(), posterior.precision_sum.tolist())
+    return dict(zip(Posterior._fields, (*sums, posterior.count), strict=True))
+
+
+def from_json(content: Mapping[str, Any], latent: int) -> Posterior:
+    """The inverse of `to_json`; a ValueError, KeyError or TypeError if it is not a posterior over so many numbers."""
+    weighted, precision = (np.array(content[name], np.float64) for name in Posterior._fields[:2])
+    count = int(content["count"])
+    whole = weighted.shape == precision.shape == (latent,) and count >= 0
+    if not (whole and np.isfinite(weighted).all() and np.isfinite(precision).all() and (precision >= 0.0).all()):
+        raise ValueError("These are not the sums of a posterior.")
+    return Posterior(weighted, precision, count)

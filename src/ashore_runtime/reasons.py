@@ -44,7 +44,7 @@ class Reason(IntFlag):
     """The calibration found no eta that is enough at this count."""
     DEADLINE_MISSED = 1 << 19
     CHANGED = 1 << 20
-    """The world is not the one the posterior describes: everything learnt was forgotten."""
+    """The world is not the one the posterior described: what was learnt before the change was forgotten."""
     OUT_OF_DISTRIBUTION = 1 << 21
     """Surprise is higher than in any simulated world."""
     OVER_BUDGET = 1 << 22

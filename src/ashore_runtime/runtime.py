@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ashore_runtime import bundle as bundles
+from ashore_runtime import change, modes, posterior, process, schema, strangeness
 from ashore_runtime import fallback as fallbacks
 from ashore_runtime import journal as journals
-from ashore_runtime import modes, posterior, process, schema
 from ashore_runtime.bundle import Bundle
-from ashore_runtime.change import ChangeDetector, DetectorState
+from ashore_runtime.change import ChangeDetector
 from ashore_runtime.clock import Clock
 from ashore_runtime.fallback import Fallback
 from ashore_runtime.golden import conditioning_eta
@@ -42,6 +42,7 @@ from ashore_runtime.schedule import Schedule, ScheduleState
 from ashore_runtime.schema import Calibration, Manifest, Refinement
 from ashore_runtime.signature import TrustedKey
 from ashore_runtime.step_timer import StepTimer
+from ashore_runtime.strangeness import Strangeness
 
 RESUME_RULES = ("trust", "discount", "reset")
 _ERROR = "error"
@@ -87,16 +88,17 @@ class Runtime:
         self._calibration = bundle.calibration if eta is None else _always(eta)
         self._schedule = Schedule(self._calibration, limits.patience)
         self._tempering = 1.0 if bundle.calibration is None else bundle.calibration.tempering
-        change = bundle.calibration.change if bundle.calibration is not None else None
-        watches = limits.detect_changes and change is not None and networks.predicts and networks.identifies
-        self._detector = ChangeDetector(change) if watches and change is not None else None
+        known = bundle.calibration.change if bundle.calibration is not None else None
+        watches = limits.detect_changes and networks.predicts and networks.identifies
+        self._detector = ChangeDetector(known) if watches and known is not None else None
         self._threshold = manifest.refinement.threshold_scale * manifest.budget.discounted
         self._period = round(manifest.task.control_period * 1e9)
         self._timer = StepTimer(clock)
         self._mode = ModeState()
         self._posterior = posterior.prior(manifest.network.latent)
         self._schedule_state = self._schedule.start()
-        self._detector_state = DetectorState()
+        self._detector_state = change.start(self._posterior)
+        self._strangeness = Strangeness()
         self._costs: deque[float] = deque(maxlen=max(manifest.budget.decisions_per_episode, 1))
         self._pending: _Pending | None = None
         self._last_action: np.ndarray | None = None
@@ -283,6 +285,7 @@ class Runtime:
             "infeasible": self._schedule_state.infeasible,
             "transitions": self._posterior.count,
             "posterior_spread": _spread(self._posterior),
+            "change": self._detector_state.total,
             "tallies": dict(self._tallies),
             "latency_ms": {"p50": percentile(0.5), "p99": percentile(0.99), "max": percentile(1.0)},
             "journal": "none" if self._journal is None else "lost" if self._journal.lost else "ok",
@@ -294,11 +297,10 @@ class Runtime:
     def snapshot(self) -> dict[str, Any]:
         """What has been learnt, as JSON; `restore` takes it back."""
         return {
-            "weighted_mean_sum": self._posterior.weighted_mean_sum.tolist(),
-            "precision_sum": self._posterior.precision_sum.tolist(),
-            "count": self._posterior.count,
+            **posterior.to_json(self._posterior),
             "schedule": asdict(self._schedule_state),
             "detector": self._detector_state.to_json(),
+            "strangeness": self._strangeness.to_json(),
         }
 
     def restore(self, snapshot: Mapping[str, Any], rule: str = "trust") -> None:
@@ -309,28 +311,23 @@ class Runtime:
             self._costs.clear()
             return
         try:
-            found = Posterior(
-                np.array(snapshot["weighted_mean_sum"], np.float64),
-                np.array(snapshot["precision_sum"], np.float64),
-                int(snapshot["count"]),
-            )
+            found = posterior.from_json(snapshot, latent)
             schedule = ScheduleState(**snapshot["schedule"])
-            detector = DetectorState(**snapshot["detector"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise Refused("The snapshot is not one of this runtime.") from error
-        sums = np.concatenate([found.weighted_mean_sum, found.precision_sum])
-        whole = found.weighted_mean_sum.shape == found.precision_sum.shape == (latent,) and found.count >= 0
-        careful = isinstance(schedule.eta, float) and 0.0 <= schedule.eta < 1.0
-        if not (whole and careful and np.isfinite(sums).all() and (found.precision_sum >= 0.0).all()):
-            raise Refused("The snapshot does not fit this bundle.")
+            detector = change.from_json(snapshot["detector"], latent)
+            strange = strangeness.from_json(snapshot["strangeness"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise Refused("The snapshot is not one of this runtime and bundle.") from error
+        if not (isinstance(schedule.eta, float) and 0.0 <= schedule.eta < 1.0):
+            raise Refused("The snapshot does not have a risk level.")
         self._pending = None
         if rule == "trust":
-            self._posterior, self._schedule_state, self._detector_state = found, schedule, detector
+            self._posterior, self._schedule_state = found, schedule
+            self._detector_state, self._strangeness = detector, strange
             return
         self._posterior = posterior.discount(found, 0.5)
         eta, infeasible = self._schedule.table(self._posterior.count, _spread(self._posterior))
         self._schedule_state = ScheduleState(eta, infeasible, self._limits.patience)
-        self._detector_state = DetectorState()
+        self._detector_state, self._strangeness = change.start(posterior.prior(latent)), Strangeness()
 
     # Acting
 
@@ -477,18 +474,18 @@ class Runtime:
             self._advance(clean=False, alarm=alarm)
             return self._evidence(False, reasons)
         target = self._networks.normalisers.dynamics_target(pending.observation, verdict.values, gained, spent)
-        surprise, changed = self._surprise(pending, target)
-        if changed:
-            self._forget()
-            self._news |= Reason.CHANGED
-            self._tallies["changes"] += 1
-            self._note("changed", "The dynamics changed; what was learnt before is forgotten.")
+        surprise, changed = self._judge(pending, target)
         if self._networks.identifies:
-            mean, precision = self._networks.factor(
+            told = self._networks.factor(
                 self._networks.normalisers.encoder_input(pending.observation, pending.action, target)
             )
-            self._posterior = posterior.add(self._posterior, mean, precision, self._tempering)
-        if self._detector is not None and self._detector.out_of_distribution(self._detector_state):
+            self._posterior = posterior.add(self._posterior, *told, self._tempering)
+            if self._detector is not None:
+                self._detector_state = self._detector.learn(self._detector_state, *told, self._tempering)
+        if changed:
+            self._start_afresh()
+            alarm = True
+        if self._detector is not None and self._strangeness.above(self._detector.calibration.ood_level):
             self._news |= Reason.OUT_OF_DISTRIBUTION
             alarm = True
         self._advance(clean=True, alarm=alarm)
@@ -499,16 +496,31 @@ class Runtime:
             return True
         return 0 < t - pending.taken <= _LONGEST_STEP * self._period
 
-    def _surprise(self, pending: _Pending, target: np.ndarray) -> tuple[float, bool]:
+    def _judge(self, pending: _Pending, target: np.ndarray) -> tuple[float, bool]:
+        """How surprising a transition is that was not learnt from yet, and whether it shows that the world changed."""
         if not self._networks.predicts:
             return math.nan, False
-        latent = posterior.mean(self._posterior)
-        prediction = self._networks.prediction(pending.normal, pending.action, latent)
-        surprise = self._networks.surprise(prediction, target)
+
+        def predicted(found: Posterior) -> np.ndarray:
+            return self._networks.prediction(pending.normal, pending.action, posterior.mean(found))
+
+        by_all = predicted(self._posterior)
+        surprise = self._networks.surprise(by_all, target)
         if self._detector is None:
             return surprise, False
-        self._detector_state, changed = self._detector.after(self._detector_state, surprise)
+        judge = self._networks.log_likelihood
+        gain = judge(predicted(self._detector_state.recent), target) - judge(by_all, target)
+        self._detector_state, changed = self._detector.watch(self._detector_state, gain)
+        self._strangeness = strangeness.after(self._strangeness, surprise)
         return surprise, changed
+
+    def _start_afresh(self) -> None:
+        """The world is another one: believe what was seen since it changed, and nothing from before that."""
+        self._posterior = self._detector_state.fresh
+        self._detector_state, self._strangeness = change.start(self._posterior), Strangeness()
+        self._news |= Reason.CHANGED
+        self._tallies["changes"] += 1
+        self._note("changed", "The dynamics changed; what was learnt before that is forgotten.")
 
     def _over_budget(self) -> bool:
         factor = self._limits.over_budget
@@ -520,7 +532,7 @@ class Runtime:
     def _forget(self) -> None:
         self._posterior = posterior.prior(self._manifest.network.latent)
         self._schedule_state = self._schedule.start()
-        self._detector_state = DetectorState()
+        self._detector_state, self._strangeness = change.start(self._posterior), Strangeness()
         self._pending = None
 
     def _advance(self, clean: bool, alarm: bool) -> None:

@@ -115,6 +115,8 @@ class Manifest:
     """Indices of the observation whose change reveals the physics; the encoder looks at these."""
     network: Network
     budget: Budget
+    method: str = ""
+    """What trained it; carried along for people."""
     closeness: tuple[int, ...] = ()
     """Indices of the observation that are 1 at contact; their near range is enlarged for the networks."""
     contrasts: tuple[tuple[int, int, float], ...] = ()
@@ -142,16 +144,22 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ChangeCalibration:
-    """What simulated worlds say about surprise; see `change`."""
+    """When a change of the world is an alarm, and what simulated worlds without one promise of it; see `change`."""
 
     threshold: float
-    """CUSUM alarm level, in baseline standard deviations."""
-    drift: float = 0.5
-    """CUSUM slack per transition, in the same unit: half the smallest shift worth finding."""
-    mean: float = 0.0
-    """Mean log surprise of a settled posterior in the simulated worlds."""
-    deviation: float = 1.0
-    """Its standard deviation."""
+    """CUSUM alarm level, in nats of log likelihood."""
+    drift: float = 0.3
+    """What recent evidence must predict better by, in nats per transition, before it counts."""
+    memory: int = 16
+    """Transitions that recent evidence remembers."""
+    clip: float = 5.0
+    """Most that one transition can say, in nats."""
+    false_alarms_per_million: float | None = None
+    """Decisions being a million: what the threshold was chosen for; None where nobody measured."""
+    runs: int = 0
+    """Simulated worlds without a change behind the threshold."""
+    run_length: int = 0
+    """Decisions in each of them."""
     ood_level: float | None = None
     """Running mean of log surprise above which no simulated world was; None leaves the world unjudged."""
 
@@ -202,6 +210,7 @@ def manifest_from_json(value: Any) -> Manifest:
         action=action,
         dynamics_features=features,
         network=network,
+        method=_text(_entry(table, "method", "The manifest")),
         closeness=_list(table, "closeness", _index(len(observation))),
         contrasts=_list(table, "contrasts", _contrast(len(observation))),
         budget=_read_budget(_entry(table, "budget", "The manifest")),
@@ -309,12 +318,18 @@ def _read_refinement(value: Any) -> Refinement:
 
 def _read_change(value: Any) -> ChangeCalibration:
     table = _exact(value, "change", tuple(ChangeCalibration.__dataclass_fields__))
-    level = table["ood_level"]
+    rate, level = table["false_alarms_per_million"], table["ood_level"]
+    memory = _count(table["memory"])
+    if not memory:
+        raise Refused("The entry 'change memory' must be positive.")
     return ChangeCalibration(
         threshold=_positive(table["threshold"], "change threshold"),
         drift=_number(table["drift"], "change drift", 0.0),
-        mean=_number(table["mean"], "change mean"),
-        deviation=_positive(table["deviation"], "change deviation"),
+        memory=memory,
+        clip=_positive(table["clip"], "change clip"),
+        false_alarms_per_million=None if rate is None else _positive(rate, "change false_alarms_per_million"),
+        runs=_count(table["runs"]),
+        run_length=_count(table["run_length"]),
         ood_level=None if level is None else _number(level, "change ood_level"),
     )
 

@@ -117,6 +117,7 @@ BY_CONTENT: dict[str, tuple[Callable[[Files], Files], str]] = {
     "no such activation": (with_entry("network", "activation", value="__import__('os')"), "activation"),
     "a network of 2^62": (with_entry("network", "critic_width", value=HUGE), "critic_width"),
     "a network of True": (with_entry("network", "critic_width", value=True), "critic_width"),
+    "a method that is no text": (with_entry("method", value=["nominal"]), "A text was expected"),
     "negative period": (with_entry("task", "control_period", value=-0.05), "control_period"),
     "infinite period": (with_entry("task", "control_period", value=10**400), "control_period"),
     "no observation": (with_entry("observation", value=[]), "observation"),

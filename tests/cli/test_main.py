@@ -29,6 +29,7 @@ def cart(monkeypatch):
         ("play Cart --preset shrot", "Unknown preset 'shrot': did you mean 'short'?"),
         ("play Cart --shift dploy", "Unknown shift 'dploy': did you mean 'deploy'?"),
         ("play Cart --sed 1", "Unknown option of ashore play '--sed': did you mean '--seed'?"),
+        ("evaluate nowhere --shift mild", "nowhere holds no run: it has no config.json."),
         ("play Cart --sed=1", "Unknown option of ashore play '--sed': did you mean '--seed'?"),
         ("play Cart --seed", "Missing value for argument '--seed'. Expected 1 values (see ashore play --help)."),
         ("play Cart --seed one", "--seed: invalid literal for int() with base 10: 'one' (see ashore play --help)."),

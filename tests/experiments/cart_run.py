@@ -20,6 +20,8 @@ from ashore.learning.train import architecture
 from ashore.networks import architecture as networks
 from toy_world import CARTS
 
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""For programs that run once. Eagerly, operation by operation, making the networks takes ten times as long."""
 TASK = "Cart"
 COST_DISCOUNT = 0.95
 
@@ -29,17 +31,23 @@ def register(patch) -> None:
 
 
 def write(
-    folder: Path, seeds: int = 1, risk_conditioned: bool = False, task: str = TASK, task_preset: str = "short"
+    folder: Path,
+    seeds: int = 1,
+    risk_conditioned: bool = False,
+    task: str = TASK,
+    task_preset: str = "short",
+    method: str = "risk_adaptive",
 ) -> Path:
     """A run whose cost critic discounts in its own way; `register` must have been called."""
     smoke = presets.lookup("Platoon", "smoke").train
     settings = replace(smoke, cost_discount=COST_DISCOUNT, risk=RiskConfig(conditioned=risk_conditioned))
-    run = TrainingRun(task, task_preset, "risk_adaptive", settings, seeds=seeds)
+    run = TrainingRun(task, task_preset, method, settings, seeds=seeds)
     training.begin(run, folder)
     nets = architecture(training.task_of(run), settings)
+    init = jax.jit(networks.init, static_argnums=1, compiler_options=QUICKLY)
 
     def write_seed(seed: int, path: Path) -> None:
-        tensors = networks.named_weights(networks.init(jax.random.key(seed), nets))
+        tensors = networks.named_weights(init(jax.random.key(seed), nets))
         for name, statistics in normalisation.init(nets.observation, len(nets.features))._asdict().items():
             tensors |= {f"normaliser/{name}/{field}": value for field, value in statistics._asdict().items()}
         # A cart that mostly pushes: there is some cost to reduce.

@@ -28,6 +28,7 @@ def test_the_manifest_says_what_the_run_was(run):
     manifest = made.manifest
     assert [field.name for field in manifest.observation] == ["position", "speed"]
     assert manifest.task.control_period == 0.1 and manifest.dynamics_features == (1,)
+    assert manifest.method == "risk_adaptive"
     # 2 per episode of 20 decisions; this run's cost critic discounts by 0.95, not by the task's 0.99.
     budget = manifest.budget
     assert (budget.per_episode, budget.decisions_per_episode, budget.discount) == (2.0, 20, 0.95)
@@ -135,8 +136,8 @@ def test_a_mistake_is_answered_in_one_sentence(run, tmp_path, capsys):
     assert "was changed after it was written" in complaint("export", run)
     assert "cannot be read" in complaint("inspect", tmp_path / "nothing.bundle")
     config = run / "config.json"
-    config.write_text(config.read_text().replace('"risk_adaptive"', '"nominal"'))
-    assert "A bundle holds a policy of risk_adaptive" in complaint("export", run)
+    config.write_text(config.read_text().replace('"risk_adaptive"', '"fvd"'))
+    assert "fvd is a controller and is not trained" in complaint("export", run)
     (tmp_path / "junk.zip").write_bytes(b"junk")
     assert "junk.zip" in complaint("inspect", tmp_path / "junk.zip")
 

@@ -1,6 +1,7 @@
 """A bundle small enough to be written hundreds of times: random weights, every part present."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +96,16 @@ def weights(facts: Manifest, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def write(
-    path: Path, facts: Manifest | None = None, calibration: Calibration | None = CALIBRATION, seed: int = 0, **options
+    path: Path,
+    facts: Manifest | None = None,
+    calibration: Calibration | None = CALIBRATION,
+    seed: int = 0,
+    known: Mapping[str, np.ndarray] | None = None,
+    **options,
 ) -> Path:
-    """A complete bundle; its golden outputs are the runtime's own."""
+    """A complete bundle; its golden outputs are the runtime's own. `known` weights replace random ones."""
     facts = facts or manifest()
-    tensors = weights(facts, seed)
+    tensors = weights(facts, seed) | dict(known or {})
     given = golden.inputs(facts, tensors)
     vectors = given | golden.outputs(facts, PolicyNetworks(facts, tensors), given)
     return bundle.write(path, facts, tensors, vectors, "# A toy\n", calibration, **options)

@@ -1,5 +1,7 @@
 """The posterior: the prior exactly, order does not matter, precision only grows, and the encoder's own sums."""
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
@@ -58,6 +60,25 @@ def test_order_does_not_matter_and_precision_only_grows(seed, count, random):
         following = posterior.add(found, mean, precision)
         assert (following.precision_sum >= found.precision_sum).all()
         found = following
+
+
+def test_fading_remembers_about_so_many():
+    # Precision 1 each and a memory of 4: 1 + 3/4 + 9/16, and 4 in the end.
+    found = posterior.prior(1)
+    for mean in (1.0, 1.0, 3.0):
+        found = posterior.add(posterior.fade(found, 4), np.array([mean]), np.ones(1))
+    assert found == posterior.Posterior(np.array([3.0 + 0.75 + 0.5625]), np.array([2.3125]), 3)
+    for _ in range(200):
+        found = posterior.add(posterior.fade(found, 4), np.zeros(1), np.ones(1))
+    np.testing.assert_allclose(found.precision_sum, 4.0)
+    assert found.count == 4
+
+
+def test_sums_come_back_bit_for_bit():
+    found = product(*factors(2, 50))
+    again = posterior.from_json(json.loads(json.dumps(posterior.to_json(found))), 5)
+    assert again.weighted_mean_sum.tobytes() == found.weighted_mean_sum.tobytes()
+    assert again.precision_sum.tobytes() == found.precision_sum.tobytes() and again.count == found.count
 
 
 def test_discount_keeps_the_direction_and_widens():

@@ -34,11 +34,12 @@ def run(options: Options) -> int:
     except (ValueError, Refused) as mistake:
         raise UsageError(str(mistake)) from mistake
     title = "cost per episode after the change, without and with detection"
-    table = Table("what changes", "noticed", "delay, median / 90 %", "without", "with", "saved", title=title)
+    head = ("what changes", "noticed", "delay, median / 90 %", "and again", "without", "with", "saved")
+    table = Table(*head, title=title)
     for name, case in outcome.cases.items():
         delay = "" if case.delay_median is None else f"{case.delay_median:.0f} / {case.delay_90:.0f}"
         costs = (f"{case.cost_without:.2f}", f"{case.cost_with:.2f}", f"{case.saved:.2f} +- {case.saved_error:.2f}")
-        table.add_row(name, f"{case.detected:.0%}", delay, *costs)
+        table.add_row(name, f"{case.detected:.0%}", delay, f"{case.again:.0%}", *costs)
     console.print(table)
     print(
         f"{outcome.false_alarms} false alarm(s) in {outcome.quiet_decisions} decisions: "

@@ -17,7 +17,7 @@ from ashore.calibration.frontier import Curve, FrontierConfig
 from ashore.calibration.ledger import Paused, Progress
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments import settings, training
+from ashore.experiments import provenance, settings, training
 from ashore.experiments.calibration import CautionConfig, calibrate_run, frontier_run
 
 PAUSED = 75
@@ -85,6 +85,7 @@ def run(options: Options) -> int:
     except Paused:
         print("stopped; the same command goes on from here")
         return _SIGNALLED + received[0] if received else PAUSED
+    provenance.note(options.run)
     print(f"{'frontier' if options.frontier else 'calibration'}: {path}")
     return 0
 

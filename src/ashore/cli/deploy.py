@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ashore.cli.options import UsageError
-from ashore.experiments import deployment, deployment_environment, deployment_report
+from ashore.experiments import deployment, deployment_environment, deployment_report, provenance
 from ashore.experiments.deployment import Caution, Moment
 from ashore.experiments.deployment_report import Tally
 from ashore_runtime import Refused, Runtime
@@ -85,6 +85,7 @@ def run(options: Options) -> int:
         written = deployment_report.write(options.out, watched, tally, facts, pictures)
     except (ValueError, Refused) as mistake:
         raise UsageError(str(mistake)) from mistake
+    provenance.note(options.out)
     runtime.close()
     env.close()
     found = tally.summary()
@@ -109,6 +110,7 @@ def _environment(options: Options, runtime: Runtime) -> tuple[gymnasium.Env[Any,
     manifest = runtime.bundle.manifest
     facts: dict[str, Any] = {
         "bundle": runtime.bundle.checksum,
+        "method": manifest.method,
         "caution": options.caution or manifest.caution,
         "eta": options.eta,
         "seed": options.seed,

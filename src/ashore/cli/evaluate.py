@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments import training
+from ashore.experiments import provenance, training
 from ashore.experiments.evaluation import EvaluationConfig, evaluate_run, write_results
 from ashore.experiments.statistics import Estimate
 
@@ -21,6 +21,8 @@ class Options(EvaluationConfig):
 
     run: Annotated[Path, tyro.conf.arg(metavar="RUN"), tyro.conf.Positional]
     """Folder of the run."""
+    shifts: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--shift"])] = ()
+    """Names of the shifts; all the task declares if left out. `train` means held-out draws of the training ranges."""
 
 
 def run(options: Options) -> int:
@@ -38,6 +40,7 @@ def run(options: Options) -> int:
     for result in results:
         table.add_row(result.shift, *map(_cell, (result.episode_return, result.episode_cost, result.first_cost)))
     console.print(table)
+    provenance.note(options.run)
     print(f"numbers: {write_results(options.run, options, results)}")
     return 0
 

@@ -28,11 +28,11 @@ class Options:
     without_calibration: bool = False
     """Leave the run's calibration out; the policy then runs at eta = 0."""
     without_change_detection: bool = False
-    """Do not measure how surprising simulated worlds are; a change of the dynamics is then not noticed."""
+    """Do not measure what simulated worlds without a change look like; a change is then not noticed."""
     change_decisions: int = 100_000
     """Decisions in simulation from which the change detector is calibrated."""
-    false_alarms: float = 1.0
-    """False alarms of the change detector per million decisions that one can live with."""
+    false_alarms: float = 20.0
+    """False alarms of the change detector per million decisions that one can live with; each costs some caution."""
 
 
 def run(options: Options) -> int:
@@ -46,8 +46,9 @@ def run(options: Options) -> int:
             extra = onnx_export.onnx_files(trained) if options.onnx else None
             found = None if options.without_calibration else exporting.read_calibration(trained)
             change = None
-            if found is not None and found[0].change is None and not options.without_change_detection:
-                status.update("measuring how surprising simulated worlds are")
+            watch = trained.predicts and not options.without_change_detection
+            if found is not None and found[0].change is None and watch:
+                status.update("watching simulated worlds that do not change")
                 change = change_detection.calibrated_change(
                     trained, found, options.change_decisions, options.false_alarms
                 )
@@ -58,7 +59,8 @@ def run(options: Options) -> int:
     print(f"bundle: {made.path} ({sum(file.stat().st_size for file in _files(made.path)) / 2**20:.1f} MiB)")
     print(f"checksum: {made.checksum}")
     if made.calibration is None:
-        print("There is no calibration in it: it runs at eta = 0. `ashore calibrate` measures one.")
+        remedy = " `ashore calibrate` measures one." if trained.identifies else ""
+        print(f"There is no calibration in it: it runs at eta = 0.{remedy}")
     return 0
 
 

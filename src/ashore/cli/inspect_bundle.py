@@ -55,11 +55,13 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
     facts, network = Table("what", "", title=escape(str(found.path)), title_justify="left"), manifest.network
     rows = {
         "task": f"{manifest.task.name}: {manifest.task.summary}",
+        "trained by": manifest.method or "nobody says",
         "decides every": f"{manifest.task.control_period:g} s",
         "observation": f"{len(manifest.observation)} numbers, {len(manifest.dynamics_features)} of them dynamics",
         "action": manifest.task.action_map,
         "networks": f"critics {network.critic_heads} x {network.critic_width}, {network.fractions} fractions; "
         f"others {' x '.join(map(str, network.hidden))}; latent {network.latent}"
+        + ("" if found.networks.identifies else ", which stays zero: no encoder")
         + (", takes a risk level" if network.risk_conditioned else ""),
         "budget": f"{manifest.budget.per_episode:g} per episode of {manifest.budget.decisions_per_episode} decisions = "
         f"{manifest.budget.per_decision:g} per decision = {manifest.budget.discounted:g} discounted at "
@@ -81,8 +83,12 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
         yield schedule
         change = calibration.change
         if change is not None:
-            watch = Table("threshold", "drift", "mean log surprise", title="change detection", title_justify="left")
-            watch.add_row(f"{change.threshold:.3g}", f"{change.drift:g}", f"{change.mean:.3g}")
+            rate = change.false_alarms_per_million
+            watch = Table(
+                "threshold", "drift", "memory", "false alarms", title="change detection", title_justify="left"
+            )
+            promised = "not measured" if rate is None else f"{rate:g} per million"
+            watch.add_row(f"{change.threshold:.3g}", f"{change.drift:g}", str(change.memory), promised)
             yield watch
     yield _fields("action", manifest.action)
     if every_field:

@@ -30,9 +30,13 @@ VERBS: dict[str, Verb] = {
     "calibrate": Verb(
         "ashore.cli.calibrate", "RUN: measure how careful a trained run must be; write its risk schedule"
     ),
+    "suite run": Verb("ashore.cli.suite_run", "NAME: train, calibrate and evaluate the cells of a suite; resumes"),
+    "suite table": Verb("ashore.cli.suite_table", "NAME: the numbers of a suite beside the paper's"),
+    "suite figures": Verb("ashore.cli.suite_figures", "NAME: the figures of a suite, each with its data"),
     "export": Verb("ashore.cli.export", "RUN: write a trained run as a bundle that acts anywhere"),
     "inspect": Verb("ashore.cli.inspect_bundle", "BUNDLE: verify a bundle and show what is in it"),
     "deploy": Verb("ashore.cli.deploy", "BUNDLE: run a bundle in a world it never saw; log, figure, video"),
+    "report": Verb("ashore.cli.report", "FOLDER: one page about a run, a suite or a deployment"),
     "bench train": Verb("ashore.cli.bench_train", "measure experience and updates per second of training"),
     "bench env": Verb("ashore.cli.bench_env", "measure steps per second by task, engine and batch size"),
     "bench act": Verb("ashore.cli.bench_act", "[BUNDLE]: measure how long a decision takes, part by part"),

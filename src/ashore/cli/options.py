@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import typing
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -51,13 +52,21 @@ def _one_sentence(complaint: str) -> str:
 
 def _refuse_unknown_options(options_type: type, words: Sequence[str], program: str) -> None:
     """The parser explains unknown options at length; a misspelt one deserves its nearest match instead."""
-    known = ["--help", *(f"--{field.name.replace('_', '-')}" for field in _optional_fields(options_type))]
+    fields = _optional_fields(options_type)
+    known = ["--help", *(f"--{field.name.replace('_', '-')}" for field in fields), *_aliases(options_type)]
     for word in words:
         if word == "--":
             return
         given = word.partition("=")[0].replace("_", "-")
         if word.startswith("--") and given not in known:
             raise UsageError(names.unknown(f"option of {program}", word.partition("=")[0], known))
+
+
+def _aliases(options_type: type) -> list[str]:
+    """Second names of options, given with `tyro.conf.arg(aliases=...)`."""
+    hints = typing.get_type_hints(options_type, include_extras=True).values()
+    marks = [mark for hint in hints for mark in getattr(hint, "__metadata__", ())]
+    return [alias for mark in marks for alias in getattr(mark, "aliases", None) or ()]
 
 
 def _optional_fields(options_type: type) -> list[dataclasses.Field[object]]:

@@ -12,7 +12,7 @@ from ashore.cli.options import UsageError
 from ashore.cli.train_watchers import watcher
 from ashore.compilation_cache import keep_compiled_programs
 from ashore.environments import tasks
-from ashore.experiments import presets, records, settings, training
+from ashore.experiments import presets, provenance, records, settings, training
 from ashore.methods import registry
 
 _SIGNALLED = 128
@@ -62,6 +62,7 @@ def run(options: Options) -> int:
     except ValueError as mistake:
         raise UsageError(str(mistake)) from mistake
     keep_compiled_programs()
+    provenance.note(folder)
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: _stop(received, number, frame))

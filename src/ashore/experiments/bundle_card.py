@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ashore_runtime.schema import Budget, Calibration, Manifest
+from ashore_runtime.schema import Budget, Calibration, ChangeCalibration, Manifest
 
 _LOAD = """```python
 from ashore_runtime import Runtime
@@ -11,7 +11,7 @@ from ashore_runtime import Runtime
 runtime = Runtime.load("{name}")
 runtime.arm()
 result = runtime.act(observation)                # np.asarray(result) is the action
-runtime.observe(next_observation, reward, cost)  # and it learns which world this is
+runtime.observe(next_observation, reward, cost)  # {observed}
 ```"""
 
 
@@ -20,8 +20,12 @@ class Facts(NamedTuple):
 
     name: str
     """Of the bundle on disk."""
+    summary: str
+    """What the method is, in one sentence."""
     trained: str
     """How the policy was trained, in one sentence."""
+    identifies: bool
+    """Whether it finds out which world it is in."""
     hashes: Mapping[str, str]
     """SHA-256 by name of the thing."""
 
@@ -32,22 +36,27 @@ def write_card(manifest: Manifest, calibration: Calibration | None, facts: Facts
     lines = [
         f"# {facts.name}",
         "",
-        f"A policy for **{task.name}** ({task.summary.rstrip('.')}) that starts careful in a world it does not know "
-        "and relaxes as evidence comes in.",
+        f"A policy for **{task.name}** ({task.summary.rstrip('.')}), made by `{manifest.method}`. "
+        + _behaviour(calibration, facts),
         "",
         f"- decides every {task.control_period:g} s from {len(manifest.observation)} numbers; "
         f"{len(manifest.action)} action(s): {_names(manifest)}",
         f"- action: {task.action_map}",
+        f"- method: {facts.summary}",
         f"- trained: {facts.trained}",
         f"- networks: critics {network.critic_width} wide with {network.fractions} fractions, actor "
-        f"{' x '.join(map(str, network.hidden))}, latent of {network.latent}, computed in float32",
+        f"{' x '.join(map(str, network.hidden))}, latent of {network.latent}{'' if facts.identifies else ' zeros'}, "
+        "computed in float32",
         f"- caution: {_caution(manifest)}",
         "",
         "It does not replace an emergency stop, nor the time-out that the actuators' own controller needs.",
         "",
         "## Load it",
         "",
-        _LOAD.format(name=facts.name),
+        _LOAD.format(
+            name=facts.name,
+            observed="and it learns which world this is" if facts.identifies else "and the cost is counted",
+        ),
         "",
         "## Budget",
         "",
@@ -82,6 +91,14 @@ def write_card(manifest: Manifest, calibration: Calibration | None, facts: Facts
     return "\n".join(lines)
 
 
+def _behaviour(calibration: Calibration | None, facts: Facts) -> str:
+    """What it does in a world that it does not know."""
+    if calibration is not None:
+        return "It starts careful in a world it does not know and relaxes as evidence comes in."
+    learns = "It finds out which world it is in" if facts.identifies else "It does the same in every world"
+    return f"{learns}, and it has no calibration: its risk level eta is 0 throughout."
+
+
 def _names(manifest: Manifest) -> str:
     return ", ".join(f"`{field.name}`" for field in manifest.action)
 
@@ -111,19 +128,29 @@ def _budget(budget: Budget) -> list[str]:
     ]
 
 
+def _watched(change: ChangeCalibration | None) -> str:
+    if change is None:
+        return "A change of the dynamics is not watched for."
+    promise = (
+        "how often for nothing was not measured"
+        if change.false_alarms_per_million is None
+        else f"at most {change.false_alarms_per_million:g} false alarms per million decisions, from {change.runs} "
+        f"simulated worlds of {change.run_length} decisions each"
+    )
+    return (
+        f"A change of the dynamics is an alarm where the last {change.memory} transitions predict better than all of "
+        f"them by a CUSUM of {change.threshold:.3g} nats (drift {change.drift:g}): {promise}. The posterior then "
+        "starts afresh from what came after the change, and eta from its first entry."
+    )
+
+
 def _schedule(calibration: Calibration | None) -> list[str]:
     if calibration is None:
         return ["There is no calibration in this bundle: it runs at eta = 0, without caution."]
     rows = list(zip(calibration.counts, calibration.eta, calibration.infeasible, strict=True))
     # Only where something changes: a schedule may have twenty counts and three levels.
     kept = [row for i, row in enumerate(rows) if i == 0 or row[1:] != rows[i - 1][1:]]
-    change = calibration.change
-    watched = (
-        "A change of the dynamics is not watched for."
-        if change is None
-        else f"A change of the dynamics is an alarm at a CUSUM of {change.threshold:.3g} (drift {change.drift:g}); "
-        "the posterior is forgotten then, and eta starts again."
-    )
+    watched = _watched(calibration.change)
     return [
         "| from this many transitions on | eta | |",
         "|---|---|---|",

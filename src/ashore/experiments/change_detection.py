@@ -1,8 +1,7 @@
-"""Change detection, calibrated and tried: surprise of a trained policy in simulated worlds, some of which change.
+"""Change detection, calibrated and tried: a trained policy in simulated worlds, some of which change.
 
-Streams come from batched rollouts in which the physics of a world may switch between two decisions. The detector that
-reads them is the runtime's own. What it would have done is then played out: the same rollouts again, in which a world's
-posterior is forgotten, and its risk level starts again, where its alarm went off. Up to there both are the same.
+Streams come from batched rollouts in which the physics of a world may switch between two decisions. They are played
+twice, with the runtime's detector and without one, from the same scenes: up to the first alarm both are the same.
 """
 
 import dataclasses
@@ -19,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ashore import names
+from ashore.calibration import change_threshold
 from ashore.calibration.careful_deployment import level_at, start_worlds
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.environments import randomisation, rollout, tasks
@@ -34,14 +34,14 @@ from ashore.networks import dynamics_head, encoder
 from ashore.networks.encoder import NaturalPosterior
 from ashore.types import Array, Parameters, Transition
 from ashore_runtime import bundle as bundles
-from ashore_runtime import change
-from ashore_runtime.change import ChangeDetector, DetectorSettings, DetectorState
+from ashore_runtime.limits import Limits
 from ashore_runtime.schema import Calibration, ChangeCalibration
 
-CALIBRATION_WORLDS = 64
-"""Simulated worlds that the threshold comes from."""
-MOST_ALARMS = 2
-"""Alarms per world that are played out; a third within one experiment has not been seen."""
+RUN_LENGTH = 1000
+"""Decisions of each quiet run that the threshold comes from: short enough for many worlds, long enough for all a
+policy does in one."""
+UNDISTURBED = ChangeCalibration(threshold=float("inf"))
+"""A detector that never speaks."""
 _NEVER = -1
 _FILE = "change.json"
 
@@ -52,16 +52,22 @@ class Schedule(NamedTuple):
     counts: tuple[int, ...]
     levels: tuple[float, ...]
     tempering: float
+    patience: int = Limits().patience
+    """Transitions after an alarm for which the first level holds."""
 
 
 class Streams(NamedTuple):
     """What happened in every world, [world, decision]."""
 
+    gain: np.ndarray
+    """What the detector accumulates, in nats; NaN where a transition was lost."""
     surprise: np.ndarray
     """NaN where a transition was lost."""
     cost: np.ndarray
     reward: np.ndarray
     eta: np.ndarray
+    alarm: np.ndarray
+    """Whether the transition was an alarm, after which the posterior started afresh."""
 
 
 def schedule_of(calibration: Calibration | None) -> Schedule:
@@ -79,19 +85,18 @@ def streams(
     after: Parameters,
     seed: int,
     decisions: int,
-    change_at: int = _NEVER,
-    forget_at: np.ndarray | None = None,
+    change_at: np.ndarray | int = _NEVER,
+    detector: ChangeCalibration = UNDISTURBED,
 ) -> Streams:
     """Deploy in one world per parameter vector.
 
     Args:
         before, after: physics up to and from decision `change_at` on.
         decisions: how long.
-        change_at: when the physics switch; -1 for never.
-        forget_at: decisions whose transition was an alarm, [world, alarm]; -1 for none.
+        change_at: when the physics switch, of every world or [world]; -1 for never.
+        detector: what is an alarm.
     """
     worlds = len(jax.tree.leaves(before)[0])
-    none = np.full((worlds, MOST_ALARMS), _NEVER)
     keys = jax.random.split(jax.random.key(seed), worlds)
     rows = _deploy(
         task,
@@ -102,15 +107,39 @@ def streams(
         after,
         keys,
         jnp.asarray(schedule.levels, jnp.float32),
-        jnp.int32(change_at),
-        jnp.asarray(none if forget_at is None else forget_at, jnp.int32),
+        jnp.asarray(np.broadcast_to(change_at, worlds), jnp.int32),
+        _Watch(*(jnp.float32(getattr(detector, name)) for name in _Watch._fields)),
         counts=schedule.counts,
+        patience=schedule.patience,
         decisions=decisions,
     )
     return Streams(*(np.asarray(row).swapaxes(0, 1) for row in jax.device_get(rows)))
 
 
-@partial(jax.jit, static_argnames=("task", "policy", "counts", "decisions"))
+class _Watch(NamedTuple):
+    """The numbers of a `ChangeCalibration`, on the device: another threshold is no other program."""
+
+    threshold: Array
+    drift: Array
+    clip: Array
+    memory: Array
+
+
+class _Deployed(NamedTuple):
+    """What is carried from one decision to the next, worlds first."""
+
+    worlds: Worlds
+    posterior: NaturalPosterior
+    total: Array
+    """The CUSUM."""
+    recent: NaturalPosterior
+    fresh: NaturalPosterior
+    """As in `ashore_runtime.change`."""
+    held: Array
+    """Transitions for which the first level still holds, int32."""
+
+
+@partial(jax.jit, static_argnames=("task", "policy", "counts", "patience", "decisions"))
 def _deploy(
     task: Task,
     policy: CarefulPolicy,
@@ -121,71 +150,92 @@ def _deploy(
     keys: Array,
     levels: Array,
     change_at: Array,
-    forget_at: Array,
+    watch: _Watch,
     *,
     counts: tuple[int, ...],
+    patience: int,
     decisions: int,
 ) -> tuple[Array, ...]:
     prior = jax.vmap(lambda _: encoder.prior(policy.latent))(keys)
     act = jax.vmap(policy.act, in_axes=(None, 0, 0, 0))
     evidence = jax.vmap(policy.evidence, in_axes=(None, 0))
-    judge = jax.vmap(partial(_surprise, policy, weights))
+    judge = jax.vmap(partial(_judge, policy, weights))
 
-    def one_decision(
-        carry: tuple[Worlds, NaturalPosterior], now: Array
-    ) -> tuple[tuple[Worlds, NaturalPosterior], tuple[Array, ...]]:
-        worlds, posterior = carry
-        eta = jax.vmap(lambda seen: level_at(counts, levels, seen))(posterior.count)
-        latent = jax.vmap(encoder.mean)(posterior)
-        decision = act(weights, worlds.observation, latent, eta)
+    def moved(found: NaturalPosterior, said: NaturalPosterior) -> NaturalPosterior:
+        """As `posterior.fade` and then `add`."""
+        share = 1.0 - 1.0 / watch.memory
+        count = jnp.minimum(found.count, watch.memory.astype(jnp.int32) - 1)
+        return encoder.merge(
+            NaturalPosterior(share * found.weighted_mean_sum, share * found.precision_sum, count), said
+        )
+
+    def one_decision(carry: _Deployed, now: Array) -> tuple[_Deployed, tuple[Array, ...]]:
+        eta = jax.vmap(lambda seen: level_at(counts, levels, seen))(carry.posterior.count)
+        eta = jnp.where(carry.held > 0, levels[0], eta)
+        latent = jax.vmap(encoder.mean)(carry.posterior)
+        decision = act(weights, carry.worlds.observation, latent, eta)
         changed = (change_at >= 0) & (now >= change_at)
         physics = jax.tree.map(lambda old, new: jnp.where(changed, new, old), before, after)
-        worlds, transition, _ = rollout.advance(task, worlds, decision.action, physics)
-        surprise = judge(transition, latent)
-        alarm = jnp.any(forget_at == now, axis=1)
-        # As the runtime does it: forgotten first, so that the transition that gave the alarm is the first of the new.
-        kept = jax.tree.map(lambda new, old: jnp.where(_like(alarm, old), new, old), prior, posterior)
+        worlds, transition, _ = rollout.advance(task, carry.worlds, decision.action, physics)
+        gain, surprise = judge(transition, latent, jax.vmap(encoder.mean)(carry.recent))
         said = evidence(weights, transition)
         said = said._replace(
             weighted_mean_sum=tempering * said.weighted_mean_sum, precision_sum=tempering * said.precision_sum
         )
-        return (worlds, encoder.merge(kept, said)), (surprise, transition.cost, transition.reward, eta)
+        # As the runtime does it: judged, then learnt from, then begun afresh where that was an alarm.
+        total = jnp.maximum(carry.total + jnp.clip(gain, -watch.clip, watch.clip) - watch.drift, 0.0)
+        alarm = total > watch.threshold
+        recent = moved(carry.recent, said)
+        fresh = _where(total > 0.0, moved(carry.fresh, said), prior)
+        following = _Deployed(
+            worlds,
+            _where(alarm, fresh, encoder.merge(carry.posterior, said)),
+            jnp.where(alarm, 0.0, total),
+            _where(alarm, fresh, recent),
+            _where(alarm, prior, fresh),
+            jnp.where(alarm, patience, jnp.maximum(carry.held - 1, 0)),
+        )
+        # A transition that was lost leaves no trace in the runtime; its gain is not a number, and so no alarm.
+        lost = transition.diverged
+        following = following._replace(
+            total=jnp.where(lost, carry.total, following.total),
+            recent=_where(lost, carry.recent, following.recent),
+            fresh=_where(lost, carry.fresh, following.fresh),
+        )
+        return following, (gain, surprise, transition.cost, transition.reward, eta, alarm)
 
-    start = (start_worlds(task, keys, before), prior)
+    nothing = jnp.zeros(keys.shape[0], jnp.int32)
+    total = jnp.zeros(keys.shape[0], jnp.float32)
+    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing)
     return jax.lax.scan(one_decision, start, jnp.arange(decisions, dtype=jnp.int32))[1]
 
 
-def _like(mask: Array, values: Array) -> Array:
-    return mask.reshape(-1, *(1,) * (values.ndim - 1))
+def _where(mask: Array, chosen: NaturalPosterior, other: NaturalPosterior) -> NaturalPosterior:
+    """One posterior per world, chosen where the mask is true."""
+    return jax.tree.map(lambda new, old: jnp.where(mask.reshape(-1, *(1,) * (old.ndim - 1)), new, old), chosen, other)
 
 
-def _surprise(policy: CarefulPolicy, weights: Any, transition: Transition, latent: Array) -> Array:
-    """As `PolicyNetworks.surprise`: the squared error of the dynamics head, in its own scale."""
+def _judge(
+    policy: CarefulPolicy, weights: Any, transition: Transition, latent: Array, recent: Array
+) -> tuple[Array, Array]:
+    """Gain and surprise of one transition, as the runtime computes them (`PolicyNetworks`); NaN if it diverged."""
     params, normalisers = weights
     nets = policy.nets
     index = jnp.asarray(nets.features, jnp.int32)
     seen = normalisation.see(nets, normalisers.observation, transition.observation)
-    expected = dynamics_head.apply(nets.dynamics, params["dynamics"], seen, transition.action, latent)
     moved = transition.next_observation[index] - transition.observation[index]
     target = normalisation.dynamics_target(normalisers, moved, transition.reward, transition.cost)
     log_scale = jnp.maximum(params["dynamics"]["log_scale"], dynamics_head.MIN_LOG_SCALE)
     scale = jnp.exp(log_scale) if nets.dynamics.scale == "learnt" else jnp.ones_like(log_scale)
-    return jnp.where(transition.diverged, jnp.nan, jnp.mean(jnp.square((target - expected) / scale)))
 
+    def squares(z: Array) -> Array:
+        expected = dynamics_head.apply(nets.dynamics, params["dynamics"], seen, transition.action, z)
+        return jnp.square((target - expected) / scale)
 
-def alarms(calibration: ChangeCalibration, stream: np.ndarray, known: np.ndarray) -> int:
-    """The first alarm in a stream after those that are known (and forgot everything), or -1."""
-    detector, state = ChangeDetector(calibration), DetectorState()
-    earlier = set(known[known != _NEVER].tolist())
-    for now, surprise in enumerate(stream.tolist()):
-        if surprise != surprise:
-            continue
-        state, alarm = detector.after(state, surprise)
-        if now in earlier:
-            state = DetectorState()
-        elif alarm:
-            return now
-    return _NEVER
+    by_all, by_recent = squares(latent), squares(recent)
+    gain = 0.5 * jnp.sum((by_all - by_recent)[: len(nets.features)])
+    lost = transition.diverged
+    return jnp.where(lost, jnp.nan, gain), jnp.where(lost, jnp.nan, jnp.mean(by_all))
 
 
 def calibrated_change(
@@ -201,6 +251,7 @@ def calibrated_change(
     """
     path = trained.folder / CALIBRATIONS / f"seed_{trained.seed_index}" / _FILE
     identity = {
+        "statistic": "gain of recent evidence",
         "weights_sha256": trained.sha256,
         "eta": list(calibrated.calibration.eta),
         "decisions": decisions,
@@ -227,15 +278,15 @@ def measure_change(
 ) -> ChangeCalibration:
     """Calibrate the detector on simulated worlds of the training ranges that do not change."""
     if "dynamics" not in found.weights[0]:
-        raise ValueError("The policy has no dynamics head, so that nothing can surprise it.")
-    settings = DetectorSettings()
-    least = settings.settle + settings.baseline + 100
-    worlds = min(CALIBRATION_WORLDS, max(1, decisions // least))
+        raise ValueError("The policy has no dynamics head, so that nothing it predicts can be compared.")
+    length = min(RUN_LENGTH, decisions)
+    worlds = decisions // length
+    # Before the simulation, which takes minutes, and not after it.
+    change_threshold.check_length(worlds, length, false_alarms)
     key = jax.random.fold_in(jax.random.key(seed), 0)
     physics = randomisation.sample(task.description.shifts["train"], task.parameters_type, key, worlds)
-    seen = streams(task, found, schedule, physics, physics, seed, max(decisions // worlds, least))
-    lists = [row[np.isfinite(row)] for row in seen.surprise]
-    return change.calibrate(lists, false_alarms_per_million=false_alarms)
+    seen = streams(task, found, schedule, physics, physics, seed, length)
+    return change_threshold.calibrate(seen.gain, seen.surprise, false_alarms)
 
 
 @dataclass(frozen=True)
@@ -249,15 +300,15 @@ class ChangeBenchmark:
     quiet_worlds: int = 128
     """Worlds that do not change, for false alarms."""
     before: int = 500
-    """Decisions before the change."""
+    """Decisions before the first change; over the worlds of a kind, changes are spread evenly over one episode."""
     after: int = 500
-    """Decisions after it."""
+    """Decisions after each."""
     shift: str | None = None
     """Ranges that the new physics come from; the last that the task declares if left out."""
     calibration_decisions: int = 100_000
     """Decisions to calibrate the detector with, where the bundle has none."""
-    false_alarms: float = 1.0
-    """False alarms per million to calibrate for, where the bundle has none."""
+    false_alarms: float = 20.0
+    """False alarms per million decisions to calibrate for, where the bundle has none."""
     seed: int = 0
     out: Path = Path("runs/bench_change")
     """Folder for the figure and the numbers."""
@@ -275,6 +326,8 @@ class Case(NamedTuple):
     delay_median: float | None
     """In decisions, of the worlds that were detected."""
     delay_90: float | None
+    again: float
+    """Share of the worlds with another alarm after that one."""
     cost_without: float
     cost_with: float
     saved: float
@@ -291,15 +344,15 @@ class Outcome(NamedTuple):
     cases: dict[str, Case]
     false_alarms: int
     quiet_decisions: int
-    """Decisions without a change that the detector watched, its baseline not counted."""
+    """Decisions without a change that the detector watched."""
     calibration: ChangeCalibration
     delays: dict[str, np.ndarray]
     """Per world; NaN where it was not detected."""
     cost_without: dict[str, np.ndarray]
     """Mean cost per decision, [decision]."""
     cost_with: dict[str, np.ndarray]
-    surprise: dict[str, np.ndarray]
-    """Mean log surprise without detection, [decision]."""
+    gain: dict[str, np.ndarray]
+    """Mean clipped gain of recent evidence without detection, [decision]."""
 
 
 def experiment(path: Path, config: ChangeBenchmark) -> Outcome:
@@ -315,25 +368,23 @@ def experiment(path: Path, config: ChangeBenchmark) -> Outcome:
     shifts = task.description.shifts
     shift = names.lookup("shift", config.shift or list(shifts)[-1], shifts)
     kinds = changes(task, shift, config)
-    decisions = config.before + config.after
+    length = task.description.decisions_per_episode
+    # What a policy does, and so what can be noticed, depends on how long an episode has lasted.
+    moments = np.tile(config.before + np.arange(config.worlds) * length // config.worlds, len(kinds))
+    decisions = config.before + length + config.after
     before = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(old for old, _ in kinds.values()))
     after = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(new for _, new in kinds.values()))
-    play = partial(streams, task, found, schedule, before, after, config.seed, decisions, config.before)
-    without = play()
-    forget = np.full((len(without.cost), MOST_ALARMS), _NEVER)
-    told = without
-    for number in range(MOST_ALARMS):
-        forget[:, number] = [alarms(calibration, row, known) for row, known in zip(told.surprise, forget, strict=True)]
-        told = play(forget)
+    play = partial(streams, task, found, schedule, before, after, config.seed, decisions, moments)
+    silent = dataclasses.replace(calibration, threshold=float("inf"))
+    without, told = (_around(play(detector=one), moments, config) for one in (silent, calibration))
     quiet, watched = _quiet(task, found, schedule, calibration, config)
-    length = task.description.decisions_per_episode
-    cases, delays = {}, {}
-    for index, name in enumerate(kinds):
-        mine = slice(index * config.worlds, (index + 1) * config.worlds)
-        first = np.array([_first_after(row, config.before) for row in forget[mine]])
-        delays[name] = first - config.before
-        cases[name] = _case(delays[name], _of(without, mine), _of(told, mine), config.before, length)
     by_kind = {name: slice(i * config.worlds, (i + 1) * config.worlds) for i, name in enumerate(kinds)}
+    cases, delays = {}, {}
+    for name, mine in by_kind.items():
+        alarms = told.alarm[mine, config.before :]
+        delays[name] = np.where(alarms.any(axis=1), alarms.argmax(axis=1), np.nan)
+        cases[name] = _case(delays[name], _of(without, mine), _of(told, mine), config.before, length)
+    clipped = np.clip(without.gain, -calibration.clip, calibration.clip)
     return Outcome(
         cases,
         quiet,
@@ -342,10 +393,7 @@ def experiment(path: Path, config: ChangeBenchmark) -> Outcome:
         delays,
         {name: without.cost[mine].mean(axis=0) for name, mine in by_kind.items()},
         {name: told.cost[mine].mean(axis=0) for name, mine in by_kind.items()},
-        {
-            name: np.nanmean(np.log(np.maximum(without.surprise[mine], change.LEAST_SURPRISE)), axis=0)
-            for name, mine in by_kind.items()
-        },
+        {name: np.nanmean(clipped[mine], axis=0) for name, mine in by_kind.items()},
     )
 
 
@@ -374,20 +422,14 @@ def _quiet(
     key = jax.random.fold_in(jax.random.key(6_000_011), config.seed)
     physics = randomisation.sample(task.description.shifts["train"], task.parameters_type, key, config.quiet_worlds)
     decisions = config.before + config.after
-    seen = streams(task, found, schedule, physics, physics, config.seed + 1, decisions)
-    settings, count, watched = DetectorSettings(), 0, 0
-    nothing = np.full(MOST_ALARMS, _NEVER)
-    for row in seen.surprise:
-        alarm = alarms(calibration, row, nothing)
-        count += alarm != _NEVER
-        until = decisions if alarm == _NEVER else alarm + 1
-        watched += max(0, until - settings.settle - settings.baseline)
-    return count, watched
+    seen = streams(task, found, schedule, physics, physics, config.seed + 1, decisions, detector=calibration)
+    return int(seen.alarm.sum()), seen.alarm.size
 
 
-def _first_after(row: np.ndarray, change_at: int) -> float:
-    later = row[row >= change_at]
-    return float(later.min()) if len(later) else float("nan")
+def _around(whole: Streams, moments: np.ndarray, config: ChangeBenchmark) -> Streams:
+    """Every world from `before` decisions before its change to `after` decisions after it."""
+    place = moments[:, None] + np.arange(-config.before, config.after)
+    return Streams(*(np.take_along_axis(part, place, axis=1) for part in whole))
 
 
 def _of(whole: Streams, mine: slice) -> Streams:
@@ -403,6 +445,7 @@ def _case(delays: np.ndarray, without: Streams, told: Streams, before: int, leng
         detected=len(known) / len(delays),
         delay_median=float(np.median(known)) if len(known) else None,
         delay_90=float(np.quantile(known, 0.9)) if len(known) else None,
+        again=float((told.alarm[:, before:].sum(axis=1) > 1).mean()),
         cost_without=float(costs[0].mean()),
         cost_with=float(costs[1].mean()),
         saved=float(saved.mean()),
@@ -415,11 +458,12 @@ def _case(delays: np.ndarray, without: Streams, told: Streams, before: int, leng
 def write(folder: Path, config: ChangeBenchmark, outcome: Outcome, facts: Mapping[str, Any]) -> tuple[Path, Path]:
     """The numbers as JSON and the figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(ChangeBenchmark)}
+    # Where the file lies says the file itself.
+    named = [field.name for field in dataclasses.fields(ChangeBenchmark) if field.name != "out"]
     content = {
         **facts,
         "machine": this_machine().as_dict(),
-        "settings": {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()},
+        "settings": {name: getattr(config, name) for name in named},
         "detector": dataclasses.asdict(outcome.calibration),
         "false_alarms": outcome.false_alarms,
         "quiet_decisions": outcome.quiet_decisions,
@@ -437,12 +481,12 @@ def per_million(outcome: Outcome) -> float:
 
 
 def draw(path: Path, config: ChangeBenchmark, outcome: Outcome) -> Path:
-    """Surprise and cost around the change, and how long it took to notice."""
+    """Gain and cost around the change, and how long it took to notice."""
     figure = Figure(figsize=(9.0, 10.0), layout="constrained")
-    surprise, cost, delay = figure.subplots(3, 1)
+    gain, cost, delay = figure.subplots(3, 1)
     colours = [f"C{index}" for index in range(len(outcome.cases))]
     for colour, name in zip(colours, outcome.cases, strict=True):
-        surprise.plot(*_smooth(outcome.surprise[name], config.before), color=colour, label=name)
+        gain.plot(*_smooth(outcome.gain[name], config.before), color=colour, label=name)
         cost.plot(*_smooth(outcome.cost_without[name], config.before), color=colour, linestyle=":")
         cost.plot(*_smooth(outcome.cost_with[name], config.before), color=colour, label=name)
         found = np.sort(outcome.delays[name][np.isfinite(outcome.delays[name])])
@@ -454,7 +498,7 @@ def draw(path: Path, config: ChangeBenchmark, outcome: Outcome) -> Path:
             color=colour,
             label=name,
         )
-    for axes, label in ((surprise, "mean log surprise"), (cost, "cost per decision (dotted: not detected)")):
+    for axes, label in ((gain, "gain of recent evidence, nats"), (cost, "cost per decision (dotted: not detected)")):
         axes.axvline(0.0, color="black", linestyle="--", linewidth=1)
         axes.set_xlabel("decisions since the change")
         axes.set_ylabel(label)

@@ -22,14 +22,14 @@ from ashore.experiments.calibration import FILE as CALIBRATION
 from ashore.experiments.calibration import FOLDER as CALIBRATIONS
 from ashore.experiments.jax_twin import golden_vectors
 from ashore.learning.train import architecture, budget
+from ashore.methods import registry
+from ashore.methods.base import Method
 from ashore_runtime import bundle, schema, tensors
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import Calibration, ChangeCalibration, Manifest, Network, Refinement
 
 LIBRARIES = ("jax", "mujoco", "mujoco-mjx", "numpy", "safetensors")
 """Whose versions are written into a manifest."""
-METHODS = ("risk_adaptive",)
-"""Methods whose policies a runtime can run: networks conditioned on a latent that it infers by itself."""
 
 
 class Trained(NamedTuple):
@@ -40,10 +40,26 @@ class Trained(NamedTuple):
     task: Task
     seed_index: int
     weights: Mapping[str, np.ndarray]
+    """Without the networks that its method leaves untrained."""
     sha256: str
     """Of the file with the weights."""
     decisions: int
     """Taken in every world."""
+
+    @property
+    def method(self) -> Method:
+        """What it was trained by."""
+        return registry.lookup(self.run.method)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether it finds out which world it is in."""
+        return "encoder" not in self.method.untrained
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it predicts what a world does, so that a change can be noticed."""
+        return "dynamics" not in self.method.untrained
 
 
 class Calibrated(NamedTuple):
@@ -58,8 +74,8 @@ class Calibrated(NamedTuple):
 def load_trained(folder: Path, seed_index: int) -> Trained:
     """One seed of a run; a ValueError with one sentence if it is not there or was damaged."""
     run = training.load(folder)
-    if run.method not in METHODS:
-        raise ValueError(f"A bundle holds a policy of {', '.join(METHODS)}, and {folder} was trained by {run.method}.")
+    task, method = training.task_of(run), registry.lookup(run.method)
+    method.trained_by(task, run.train)
     if not (folder / training.POLICY).exists():
         raise ValueError(f"{folder} has no policy yet: train it first, or resume it and stop it with Ctrl-C.")
     facts = artifacts.verify_folder(folder / training.POLICY)
@@ -68,7 +84,8 @@ def load_trained(folder: Path, seed_index: int) -> Trained:
         there = len(list(file.parent.glob("seed_*.safetensors")))
         raise ValueError(f"{folder} has the seeds 0 to {there - 1}, and not {seed_index}.")
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    return Trained(folder, run, training.task_of(run), seed_index, load_file(file), sha256, facts["decisions"])
+    weights = {name: leaf for name, leaf in load_file(file).items() if name.split("/")[0] not in method.untrained}
+    return Trained(folder, run, task, seed_index, weights, sha256, facts["decisions"])
 
 
 def read_calibration(trained: Trained) -> Calibrated | None:
@@ -116,7 +133,8 @@ def export_run(
         bundle.WEIGHTS: hashlib.sha256(tensors.serialise(weights)).hexdigest(),
         bundle.GOLDEN: hashlib.sha256(tensors.serialise(vectors)).hexdigest(),
     }
-    card = write_card(manifest, calibration, Facts(path.name, training_in_words(trained), hashes))
+    facts = Facts(path.name, trained.method.summary, training_in_words(trained), trained.identifies, hashes)
+    card = write_card(manifest, calibration, facts)
     path.parent.mkdir(parents=True, exist_ok=True)
     return bundle.load(bundle.write(path, manifest, weights, vectors, card, calibration, extra=extra))
 
@@ -131,8 +149,9 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
     description, run = trained.task.description, trained.run
     nets, limit = architecture(trained.task, run.train), budget(trained.task, run.train)
     usual = "actor" if nets.risk_conditioned else "refinement"
-    critic = nets.critic
+    critic, ranges = nets.critic, trained.method.trained_by(trained.task, run.train).ranges
     return Manifest(
+        method=run.method,
         task=schema.Task(description.name, description.summary, description.action_map, description.control_period),
         observation=tuple(schema.Field(f.name, f.unit, f.low, f.high) for f in description.observation),
         action=tuple(schema.Field(f.name, f.unit, f.low, f.high) for f in description.action),
@@ -157,7 +176,7 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
         ),
         refinement=Refinement(**calibrated.get("refinement", {})),
         caution=calibrated.get("caution", usual),
-        training_ranges=tuple(dataclasses.asdict(row) for row in description.shifts["train"]),
+        training_ranges=tuple(dataclasses.asdict(row) for row in ranges),
         versions=versions(),
     )
 

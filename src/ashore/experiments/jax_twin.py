@@ -82,7 +82,10 @@ def networks(manifest: Manifest) -> Architecture:
 
 
 def golden_outputs(found: Twin, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the trained networks make of `golden.inputs`, under the names that `golden.replay` expects."""
+    """What the trained networks make of `golden.inputs`, under the names that `golden.replay` expects.
+
+    Encoder and dynamics head may be missing, as in a bundle; they then say nothing.
+    """
     rows = {name: jnp.asarray(values) for name, values in given.items()}
     return jax.device_get(_outputs(found.policy, found.weights, rows))
 
@@ -99,9 +102,7 @@ def golden_vectors(manifest: Manifest, tensors: Mapping[str, np.ndarray], seed: 
     answers = golden_outputs(twin(manifest, tensors), given)
     moved = np.zeros(_DRAWS)
     for _ in range(_NUDGES):
-        # The level too: it becomes fractions, whose cosines multiply a last bit by two hundred.
-        level = given["eta"] * (1.0 + 2.0**-23 * generator.choice([-1.0, 1.0], _DRAWS)).astype(np.float32)
-        others = golden_outputs(twin(manifest, nudged(tensors, generator)), {**given, "eta": level})
+        others = golden_outputs(twin(manifest, nudged(tensors, generator)), given)
         moved = np.max([moved, *(_moved(name, answers[name], others[name]) for name in answers)], axis=0)
     # In the order they were drawn, so that typical and extreme inputs stay mixed as `inputs` mixes them.
     kept = np.sort(np.argsort(moved, kind="stable")[: golden.LEAST])
@@ -137,23 +138,25 @@ def _outputs(policy: CarefulPolicy, weights: Any, rows: dict[str, Array]) -> dic
         seen = normalisation.see(nets, normalisers.observation, observation)
         level = jnp.zeros_like(eta) if policy.caution == "refinement" else eta
         condition = architecture.condition(nets, latent, level)
-        before, after = observation[index], row["next_observation"][index]
-        vector = normalisation.encoder_input(
-            normalisers, nets.features, before, action, after - before, row["reward"], row["cost"]
-        )
-        factor = encoder.factor(nets.encoder, params["encoder"], vector)
         values = refinement.critic_values(nets, params["critics"], seen, condition, eta)
         reward, reward_gradient = jax.value_and_grad(values.reward)(action)
         cost, cost_gradient = jax.value_and_grad(values.cost)(action)
-        return {
+        found = {
             "action": actor.apply(nets.actor, params["actor"], seen, condition),
-            "factor_mean": factor.mean,
-            "factor_precision": factor.precision,
-            "prediction": dynamics_head.apply(nets.dynamics, params["dynamics"], seen, action, latent),
             "reward_value": reward,
             "reward_gradient": reward_gradient,
             "cost_value": cost,
             "cost_gradient": cost_gradient,
         }
+        if "encoder" in params:
+            before, after = observation[index], row["next_observation"][index]
+            vector = normalisation.encoder_input(
+                normalisers, nets.features, before, action, after - before, row["reward"], row["cost"]
+            )
+            factor = encoder.factor(nets.encoder, params["encoder"], vector)
+            found |= {"factor_mean": factor.mean, "factor_precision": factor.precision}
+        if "dynamics" in params:
+            found["prediction"] = dynamics_head.apply(nets.dynamics, params["dynamics"], seen, action, latent)
+        return found
 
     return {golden.OUTPUT + name: values for name, values in jax.lax.map(one, rows, batch_size=_AT_ONCE).items()}

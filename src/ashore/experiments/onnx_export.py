@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ashore.experiments.exporting import Trained, describe, read_calibration
+from ashore_runtime.critics import midpoint_bits, midpoints
 from ashore_runtime.layers import NORM_EPSILON
 from ashore_runtime.normalisation import CLIP, MIN_DEVIATION, SHARPENED
 from ashore_runtime.refinement import LEAST_GAIN, interpolation_weight
@@ -300,13 +301,15 @@ class _Critic:
 def _embedding(graph: _Graph, weights: Tensors, prefix: str, manifest: Manifest, level: str | None) -> str:
     """phi of the midpoints of [level, 1], [fractions, width]; without a level those of [0, 1]."""
     network = manifest.network
-    cells = ((np.arange(network.fractions, dtype=np.float32) + np.float32(0.5)) / np.float32(network.fractions))[
-        :, None
-    ]
-    taus = graph.constant(cells)
+    taus = graph.constant(midpoints(0.0, network.fractions)[:, None])
     if level is not None:
-        rest = graph("Sub", graph.constant(1.0), level)
-        taus = graph("Add", level, graph("Mul", rest, taus))
+        # In whole numbers, as `midpoints` does it.
+        bits, odd = midpoint_bits(network.fractions), np.arange(1, 2 * network.fractions, 2)[:, None]
+        number = _onnx().TensorProto
+        whole = graph("Cast", graph("Round", graph("Mul", level, graph.constant(1 << bits))), to=number.INT64)
+        parts = graph("Mul", whole, graph.constant(2 * network.fractions - odd, np.int64))
+        parts = graph("Cast", graph("Add", parts, graph.constant(odd << bits, np.int64)), to=number.FLOAT)
+        taus = graph("Mul", parts, graph.constant(0.5**bits / (2 * network.fractions)))
     orders = graph.constant(np.arange(1, network.cosines + 1)[None])
     cosines = graph("Cos", graph("Mul", graph("Mul", taus, graph.constant(np.pi)), orders))
     kernel, bias = (graph.constant(weights[f"{prefix}/embedding/{part}"]) for part in ("kernel", "bias"))

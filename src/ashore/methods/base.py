@@ -27,6 +27,8 @@ class Method:
     """How it is trained; None for a method that is not."""
     instead: str = ""
     """Where there is no recipe: what to do instead of training it, in one sentence."""
+    untrained: tuple[str, ...] = ()
+    """Networks that stay as they were made (`encoder`, `dynamics`): a bundle of this method leaves them out."""
     remarks: Callable[[Task, TrainConfig], tuple[str, ...]] = _nothing_to_remark
     """What somebody who trains it on this task should know, one sentence each."""
     controller: Callable[[Task, Parameters], Policy] | None = None

@@ -17,4 +17,5 @@ DOMAIN_RANDOMISATION = Method(
     reference="the paper, section 6 (Domain Randomization); Tobin et al. 2017",
     differs="the multiplier is a positional PID on measured cost, the actor's loss is divided by 1 + lambda",
     recipe=recipe,
+    untrained=("encoder", "dynamics"),
 )

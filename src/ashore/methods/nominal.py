@@ -17,4 +17,5 @@ NOMINAL = Method(
     reference="the paper, section 6 (Nominal)",
     differs="the multiplier is a positional PID on measured cost, the actor's loss is divided by 1 + lambda",
     recipe=recipe,
+    untrained=("encoder", "dynamics"),
 )

@@ -44,4 +44,5 @@ PEARL = Method(
         "(0.1 empties the latent); contexts are recent decisions of the same ring"
     ),
     recipe=recipe,
+    untrained=("dynamics",),
 )

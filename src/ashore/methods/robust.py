@@ -30,4 +30,5 @@ ROBUST = Method(
         "of up to 60 of Adam, and its radius is in normalised observation units"
     ),
     recipe=recipe,
+    untrained=("encoder", "dynamics"),
 )

@@ -45,10 +45,19 @@ def recipe(task: Task, config: TrainConfig) -> Recipe:
 
 
 def remarks(task: Task, config: TrainConfig) -> tuple[str, ...]:
-    """Whether the ranges are SPiDR's."""
-    if config.spidr.ranges == "train" or task.description.name in OWN_RANGES:
-        return ()
-    return (f"SPiDR has no ranges of its own for {task.description.name}: worlds and models come from Train.",)
+    """Whether the ranges are SPiDR's, and what raw units do elsewhere (measured in `test_spidr_disagreement.py`)."""
+    name, said = task.description.name, ()
+    if config.spidr.ranges == "own" and name in OWN_RANGES:
+        return said
+    if config.spidr.ranges == "own":
+        said = (f"SPiDR has no ranges of its own for {name}: worlds and models come from Train.",)
+    if config.spidr.compare == "dynamics":
+        return said
+    return (
+        *said,
+        "Observations are compared in raw units, so that the one with the largest numbers decides about the penalty "
+        "(an accelerometer, a jerk): --set spidr.compare=dynamics compares in units of usual change.",
+    )
 
 
 SPIDR = Method(
@@ -59,5 +68,6 @@ SPIDR = Method(
         "instead of its last env step; on tasks it has no ranges for, those of Train"
     ),
     recipe=recipe,
+    untrained=("encoder", "dynamics"),
     remarks=remarks,
 )

@@ -1,0 +1,259 @@
+"""Pictures of results: every function takes records and returns a figure; nothing is read or written here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ashore.experiments.outcomes import COST, RETURN, DeploymentPoint, Outcome, RefinementTime
+from ashore.experiments.records import Row
+
+Names = Callable[[str], str]
+"""From a method to what the figure calls it."""
+
+_PANEL = (4.6, 3.6)
+_BUDGET: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1, "label": "budget"}
+_MILLION = 1e6
+_BAND = 0.15
+_THIN, _THICK = 0.6, 1.8
+_MARKS = "osD^vP*X"
+
+
+def as_it_is(name: str) -> str:
+    """The method's own name."""
+    return name
+
+
+def reward_cost_scatter(outcomes: Sequence[Outcome], names: Names = as_it_is) -> Figure:
+    """Return against cost, one panel per task and kind of world, one mark per method; a line at the budget.
+
+    Bars are bootstrap intervals. The paper's numbers, in another unit, are not drawn.
+    """
+    ours = [row for row in outcomes if row.source == "ashore"]
+    places = list(dict.fromkeys((row.task, row.worlds) for row in ours if row.metric == COST))
+    figure, panels = _panels(len(places))
+    for axes, place in zip(panels, places, strict=True):
+        here = [row for row in ours if (row.task, row.worlds) == place]
+        costs, returns = _by_method(here, COST), _by_method(here, RETURN)
+        for number, method in enumerate(costs):
+            cost, reward = costs[method], returns.get(method)
+            if reward is None or cost.mean is None or reward.mean is None:
+                continue
+            axes.errorbar(
+                cost.mean,
+                reward.mean,
+                xerr=_bars([cost]),
+                yerr=_bars([reward]),
+                fmt=_MARKS[number % len(_MARKS)],
+                color=f"C{number}",
+                capsize=2,
+                label=names(method),
+            )
+        limit = next((row.budget for row in costs.values() if row.budget is not None), None)
+        if limit is not None:
+            axes.axvline(limit, **_BUDGET)
+        axes.set(title=", ".join(place), xlabel="cost per episode", ylabel="return per episode")
+        axes.set_xlim(left=0.0)
+    _shared_legend(figure, panels)
+    return figure
+
+
+def shift_bars(outcomes: Sequence[Outcome], names: Names = as_it_is) -> Figure:
+    """Cost and return of every method by kind of world, one row of panels per task; a line at the budget.
+
+    A method without numbers leaves a gap.
+    """
+    ours = [row for row in outcomes if row.source == "ashore"]
+    tasks = list(dict.fromkeys(row.task for row in ours))
+    figure, panels = _panels(2 * len(tasks), columns=2)
+    for row, task in enumerate(tasks):
+        for column, (metric, label) in enumerate(((COST, "cost per episode"), (RETURN, "return per episode"))):
+            axes = panels[2 * row + column]
+            here = [found for found in ours if found.task == task and found.metric == metric]
+            worlds = list(dict.fromkeys(found.worlds for found in here))
+            methods = list(dict.fromkeys(found.method for found in here))
+            width = 0.8 / max(1, len(methods))
+            for number, method in enumerate(methods):
+                found = {one.worlds: one for one in here if one.method == method and one.mean is not None}
+                there = [place for place, name in enumerate(worlds) if name in found]
+                shown = [found[worlds[place]] for place in there]
+                axes.bar(
+                    [place + (number - (len(methods) - 1) / 2) * width for place in there],
+                    np.array([one.mean for one in shown], np.float64),
+                    width,
+                    yerr=_bars(shown),
+                    capsize=2,
+                    color=f"C{number}",
+                    label=names(method),
+                )
+            limit = next((one.budget for one in here if one.budget is not None), None)
+            if metric == COST and limit is not None:
+                axes.axhline(limit, **_BUDGET)
+            axes.set_xticks(range(len(worlds)), worlds)
+            axes.set(title=task, ylabel=label)
+    _shared_legend(figure, panels)
+    return figure
+
+
+def deployment_curves(points: Sequence[DeploymentPoint], budget: float, title: str, names: Names = as_it_is) -> Figure:
+    """Cost, return and risk level against the transitions collected, one colour per method; a line at the budget.
+
+    Thick lines are whole episodes with their intervals, thin ones the windows within: what happens in the first seconds
+    of an episode is not what happens later.
+    """
+    figure, (above, middle, below) = _panels(3, columns=1, size=(7.0, 2.6), sharex=True)
+    for number, method in enumerate(dict.fromkeys(point.method for point in points)):
+        colour, mine = f"C{number}", [point for point in points if point.method == method]
+        windows = [point for point in mine if point.stretch == "window"]
+        episodes = [point for point in mine if point.stretch == "episode"]
+        for axes, chosen in ((above, "cost"), (middle, "reward")):
+            axes.plot(
+                _middles(windows), [getattr(point, chosen).mean for point in windows], color=colour, linewidth=_THIN
+            )
+            found = [getattr(point, chosen) for point in episodes]
+            at = _middles(episodes)
+            axes.plot(
+                at, [one.mean for one in found], "o-", color=colour, markersize=3, linewidth=_THICK, label=names(method)
+            )
+            axes.fill_between(
+                at, [one.low for one in found], [one.high for one in found], color=colour, alpha=_BAND, linewidth=0
+            )
+        if any(point.eta > 0 for point in windows):
+            below.step(_middles(windows), [point.eta for point in windows], where="mid", color=colour)
+    above.axhline(budget, **_BUDGET)
+    above.set(title=title, ylabel="cost per episode", ylim=(0.0, None))
+    middle.set(ylabel="return per episode")
+    below.set(ylabel="risk level, eta", xlabel="transitions collected", ylim=(-0.02, 1.0))
+    _shared_legend(figure, [above])
+    return figure
+
+
+def training_curves(runs: Mapping[str, Sequence[Row]], budget: float, title: str, names: Names = as_it_is) -> Figure:
+    """Return, cost and multiplier against env steps: a colour per run, thin lines for seeds, a thick one for all."""
+    figure, panels = _panels(3)
+    for number, (method, rows) in enumerate(runs.items()):
+        for axes, metric in zip(panels, ("episode_return", "episode_cost", "multiplier"), strict=True):
+            _seeds(axes, rows, metric, f"C{number}", names(method))
+    panels[1].axhline(budget, **_BUDGET)
+    for axes, label in zip(panels, ("return per episode", "cost per episode", "multiplier"), strict=True):
+        axes.set(xlabel="million env steps per seed", ylabel=label)
+    figure.suptitle(title)
+    _shared_legend(figure, [panels[1]])
+    return figure
+
+
+def encoder_curves(runs: Mapping[str, Sequence[Row]], title: str, names: Names = as_it_is) -> Figure:
+    """Encoder loss and KL to the prior against env steps; runs without an encoder are left out."""
+    learnt = {method: rows for method, rows in runs.items() if any("encoder_loss" in row for row in rows)}
+    figure, panels = _panels(2)
+    for number, (method, rows) in enumerate(learnt.items()):
+        for axes, metric in zip(panels, ("encoder_loss", "kl"), strict=True):
+            _seeds(axes, rows, metric, f"C{number}", names(method))
+    for axes, label in zip(panels, ("encoder loss", "KL to the prior"), strict=True):
+        axes.set(xlabel="million env steps per seed", ylabel=label)
+    figure.suptitle(title)
+    _shared_legend(figure, [panels[0]])
+    return figure
+
+
+def calibration_tables(calibrations: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
+    """epsilon(N), L_c(N), Delta_c(eta | 0) and eta(N) of several calibrations, given by what their files hold."""
+    figure, (error, slope, gain, schedule) = _panels(4, columns=2)
+    for number, (name, content) in enumerate(calibrations.items()):
+        counts, colour = content["counts"], f"C{number}"
+        _known(error, counts, content["epsilon"], colour, name)
+        _known(slope, counts, content["per_episode"]["lipschitz"], colour, name)
+        _known(gain, content["etas"], content["per_episode"]["delta"][0], colour, name)
+        schedule.step(counts, content["eta"], where="post", color=colour, label=name)
+        bad = [place for place, marked in enumerate(content["infeasible"]) if marked]
+        schedule.plot([counts[at] for at in bad], [content["eta"][at] for at in bad], "x", color=colour)
+    for axes, label in (
+        (error, "latent error, epsilon(N)"),
+        (slope, "L_c(N), episode cost per unit"),
+        (schedule, "risk level, eta(N); x: infeasible"),
+    ):
+        # Linear up to one, so that N = 0 has a place.
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set(xlabel="transitions seen, N", ylabel=label)
+    gain.axhline(0.0, color="black", linewidth=0.5)
+    gain.set(xlabel="risk level, eta", ylabel="Delta_c(eta | 0), episode cost")
+    figure.suptitle(title)
+    _shared_legend(figure, [schedule])
+    return figure
+
+
+def refinement_times(times: Sequence[RefinementTime], title: str) -> Figure:
+    """Milliseconds per refined action by number of steps, ours beside the paper's."""
+    figure, (axes,) = _panels(1)
+    for number, source in enumerate(dict.fromkeys(row.source for row in times)):
+        mine = [row for row in times if row.source == source]
+        # Step sizes do not matter for the time: rows of the same number of steps stand side by side.
+        seen: dict[int, int] = {}
+        for row in mine:
+            seen[row.steps] = seen.get(row.steps, -1) + 1
+            at = row.steps + 0.25 * seen[row.steps] + 1.2 * number - 1.0
+            label = source if row is mine[0] else None
+            axes.errorbar(at, row.milliseconds, yerr=row.deviation, fmt=_MARKS[number], color=f"C{number}", label=label)
+    axes.set_xticks(sorted({row.steps for row in times}))
+    axes.set(title=title, xlabel="refinement steps", ylabel="milliseconds", ylim=(0.0, None))
+    axes.legend()
+    return figure
+
+
+def _panels(
+    count: int, columns: int | None = None, size: tuple[float, float] = _PANEL, sharex: bool = False
+) -> tuple[Figure, list[Axes]]:
+    across = min(count, columns or 4) or 1
+    down = -(-max(1, count) // across)
+    figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
+    panels: list[Axes] = []
+    for place in range(count):
+        panels.append(figure.add_subplot(down, across, place + 1, sharex=panels[0] if sharex and panels else None))
+    return figure, panels
+
+
+def _shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend below all panels, each name once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(len(found), 6))
+
+
+def _middles(points: Sequence[DeploymentPoint]) -> list[float]:
+    return [0.5 * (point.begins + point.ends) for point in points]
+
+
+def _by_method(rows: Sequence[Outcome], metric: str) -> dict[str, Outcome]:
+    return {row.method: row for row in rows if row.metric == metric}
+
+
+def _bars(rows: Sequence[Outcome]) -> np.ndarray | None:
+    """Distances from the means to the ends of their intervals, as matplotlib wants them; None where one has none."""
+    ends: list[tuple[float, float]] = []
+    for row in rows:
+        if row.mean is None or row.low is None or row.high is None:
+            return None
+        ends.append((max(0.0, row.mean - row.low), max(0.0, row.high - row.mean)))
+    return np.array(ends).reshape(-1, 2).T
+
+
+def _seeds(axes: Axes, rows: Sequence[Row], metric: str, colour: str, label: str) -> None:
+    there = [row for row in rows if metric in row]
+    if not there:
+        return
+    steps = np.array([row["env_steps"] for row in there]) / _MILLION
+    values = np.array([[np.nan if value is None else value for value in row[metric]] for row in there], np.float64)
+    for seed in values.T:
+        axes.plot(steps, seed, color=colour, linewidth=_THIN, alpha=0.6)
+    known = ~np.isnan(values).all(axis=1)
+    axes.plot(steps[known], np.nanmean(values[known], axis=1), color=colour, linewidth=_THICK, label=label)
+
+
+def _known(axes: Axes, x: Sequence[float], y: Sequence[float | None], colour: str, label: str) -> None:
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if b is not None]
+    axes.plot([a for a, _ in pairs], [b for _, b in pairs], "o-", markersize=3, color=colour, label=label)

@@ -1,0 +1,166 @@
+"""Suites: which methods on which tasks, and which worlds their tables and figures show. Data only.
+
+A cell is one method on one task, with all its training seeds. It is evaluated in every kind of world that its task
+declares, so that suites which show different ones share it: what was made for `table1` serves `ablation`.
+"""
+
+from dataclasses import dataclass
+
+from ashore.calibration.calibrate import CalibrationConfig
+from ashore.experiments import paper_numbers
+from ashore.experiments.calibration import CautionConfig
+from ashore.experiments.decision_work import WorkConfig
+from ashore.experiments.suite_evaluation import OWN, Protocol
+from ashore.networks.architecture import SIZES
+
+METHOD_NAMES = {
+    "risk_adaptive": "Ours",
+    "without_risk_adaptation": "Ours w/o R.A.",
+    "nominal": "Nominal",
+    "domain_randomisation": "D.R.",
+    "spidr": "SPiDR",
+    "robust": "Robust",
+    "pearl": "PEARL",
+    "fvd": "FVD",
+}
+"""What tables and figures call a method."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task."""
+
+    task: str
+    method: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One kind of world in a suite's tables."""
+
+    task: str
+    label: str
+    shifts: tuple[str, ...]
+    """Whose worlds are taken together; `own` stands for draws of the ranges that each method was trained in."""
+    paper: str | None = None
+    """Which column of the paper's table stands beside it, if one does."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An experiment."""
+
+    summary: str
+    cells: tuple[Cell, ...] = ()
+    shown: tuple[Shown, ...] = ()
+    paper_table: str | None = None
+    """Label of the table whose numbers stand beside ours."""
+    figures: tuple[str, ...] = ()
+    """Which figures are drawn, by their names in `suite_figures`."""
+    deployed_in: tuple[tuple[str, str], ...] = ()
+    """(task, shift) of the deployments whose course is drawn."""
+    decision_work: tuple[str, ...] = ()
+    """Tasks for which the work of a single decision is counted and timed."""
+    preset: str = "gpu"
+    """Training preset, unless another is asked for."""
+    seeds: int = 5
+    """Training seeds, unless another number is asked for."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured, whatever the method."""
+
+    protocol: Protocol = Protocol()
+    caution: CautionConfig = CautionConfig()
+    calibration: CalibrationConfig = CalibrationConfig()
+    work: WorkConfig = WorkConfig()
+
+
+_TINY = Scale(
+    protocol=Protocol(environments=4, episodes=2),
+    calibration=CalibrationConfig(
+        environments=9, episodes=1, first_episodes=1, largest_count=16, reference=500, etas=(0.0, 0.5, 0.9)
+    ),
+    work=WorkConfig(sizes=SIZES["small"], repeats=20),
+)
+SCALES: dict[str, Scale] = {
+    "smoke": _TINY,
+    "laptop": Scale(
+        protocol=Protocol(environments=32, episodes=4),
+        calibration=CalibrationConfig(environments=32, episodes=4, reference=1000, largest_count=256),
+        work=WorkConfig(repeats=100),
+    ),
+    "gpu": Scale(),
+    "paper": Scale(),
+}
+"""By training preset."""
+
+_TABLE_1 = ("risk_adaptive", "nominal", "domain_randomisation", "spidr", "robust")
+_DEPLOYED = ("risk_adaptive", "without_risk_adaptation", "nominal", "domain_randomisation", "spidr", "robust", "pearl")
+
+
+def _cells(task: str, *methods: str) -> tuple[Cell, ...]:
+    return tuple(Cell(task, method) for method in methods)
+
+
+def _train(task: str) -> tuple[Shown, ...]:
+    return (Shown(task, "Train", (OWN,), paper_numbers.TRAIN), Shown(task, "Train ranges", ("train",)))
+
+
+SUITES: dict[str, Suite] = {
+    "table1": Suite(
+        summary="both tasks, five methods, in training and in deployment: the paper's Table 1",
+        cells=(*_cells("PointGoal2", *_TABLE_1), *_cells("Platoon", *_TABLE_1, "fvd")),
+        shown=(
+            *_train("PointGoal2"),
+            Shown("PointGoal2", "Deploy", ("medium",), paper_numbers.DEPLOY),
+            Shown("PointGoal2", "Deploy, all levels", ("mild", "medium", "high")),
+            *_train("Platoon"),
+            Shown("Platoon", "Deploy", ("deploy",), paper_numbers.DEPLOY),
+        ),
+        paper_table=paper_numbers.TABLE_1,
+        figures=("scatter", "training", "encoder", "calibration"),
+    ),
+    "ablation": Suite(
+        summary="PointGoal2 without latent, with one, with risk adaptation: the paper's ablation",
+        cells=_cells("PointGoal2", "nominal", "pearl", "without_risk_adaptation", "risk_adaptive"),
+        shown=(*_train("PointGoal2"), Shown("PointGoal2", "Deploy", ("medium",), paper_numbers.DEPLOY)),
+        paper_table=paper_numbers.ABLATION,
+        figures=("scatter", "training"),
+    ),
+    "ood": Suite(
+        summary="PointGoal2 under mild, medium and high shifts: the paper's figure on OOD levels",
+        cells=_cells("PointGoal2", *_DEPLOYED),
+        shown=(
+            Shown("PointGoal2", "Mild", ("mild",)),
+            Shown("PointGoal2", "Medium", ("medium",)),
+            Shown("PointGoal2", "High", ("high",)),
+        ),
+        figures=("shifts", "scatter"),
+    ),
+    "deployment": Suite(
+        summary="PointGoal2, cost, return and risk level while transitions are collected",
+        cells=_cells("PointGoal2", *_DEPLOYED),
+        shown=(Shown("PointGoal2", "Medium", ("medium",)),),
+        figures=("deployment", "calibration"),
+        deployed_in=(("PointGoal2", "medium"),),
+    ),
+    "complexity": Suite(
+        summary="what a decision costs: operations counted, refinement timed, beside the paper's",
+        figures=("refinement",),
+        decision_work=("Platoon",),
+    ),
+    "smoke": Suite(
+        summary="a few minutes on a CPU, to see everything run; its numbers mean nothing",
+        cells=_cells("Platoon", "risk_adaptive", "without_risk_adaptation", "nominal", "fvd"),
+        shown=(*_train("Platoon"), Shown("Platoon", "Deploy", ("deploy",), paper_numbers.DEPLOY)),
+        paper_table=paper_numbers.TABLE_1,
+        figures=("scatter", "shifts", "deployment", "training", "encoder", "calibration", "refinement"),
+        deployed_in=(("Platoon", "deploy"),),
+        decision_work=("Platoon",),
+        preset="smoke",
+        seeds=2,
+    ),
+}
+"""By name; to add one, add an entry (see docs/suites.md)."""
