@@ -1,8 +1,8 @@
 """One update of an agent that has no latent: critics, actor, targets.
 
 The steps are those of `updates.py` without its encoder: z is zero everywhere, no context is drawn, and neither the
-encoder nor the dynamics head is evaluated. The networks keep their shapes, so that what is trained here is stored,
-evaluated, exported and deployed like any other policy; the encoder that travels along is one without an opinion.
+encoder nor the dynamics head is evaluated. The networks keep their shapes, so that what is trained here is stored and
+evaluated like any other policy, with an encoder that has no opinion; a bundle leaves both out.
 """
 
 from collections.abc import Callable
