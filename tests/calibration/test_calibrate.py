@@ -12,7 +12,9 @@ from ashore.calibration import calibrate as stages
 from ashore.calibration.calibrate import CalibrationConfig, Subject, calibrate
 from ashore.calibration.ledger import Ledger, Paused
 from tests.calibration.linear_world import DISCOUNT, LENGTH, NOISE, LinearAgent, LinearWorld, error_exceeded_by
+from tests.compilation import quickly
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 CONFIG = CalibrationConfig(
     level=0.9,
     environments=400,
@@ -36,7 +38,8 @@ def order_statistic_error(density: float) -> float:
 
 @pytest.fixture(scope="session")
 def calibration():
-    return calibrate(SUBJECT, CONFIG, Ledger())
+    with quickly():
+        return calibrate(SUBJECT, CONFIG, Ledger())
 
 
 def test_the_latent_error_is_the_known_one_within_sampling_error(calibration):

@@ -15,6 +15,7 @@ from ashore.learning.collect import update_posterior
 from ashore.networks import actor, architecture, encoder
 from ashore.networks.architecture import Architecture, Sizes
 from ashore.types import Transition
+from tests.compilation import jit
 
 SIZES = Sizes(critic_width=16, fractions=4, hidden=(8,), latent=3, critic_blocks=1)
 NEUTRAL = Architecture(4, 2, (0, 2), SIZES)
@@ -22,10 +23,6 @@ CONDITIONED = Architecture(4, 2, (0, 2), SIZES, risk_conditioned=True)
 OBSERVATION = jnp.array([0.3, -1.0, 2.0, 0.5])
 LATENT = jnp.array([0.5, -0.5, 1.0])
 ETA = jnp.float32(0.8)
-
-
-# These programs run once: most of their time is compilation, which needs no optimisation.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @functools.cache
@@ -36,26 +33,34 @@ def weights(nets):
     return params, normalisation.init(4, 2)
 
 
+@functools.cache
+def compiled(policy):
+    return jit(policy.act)
+
+
 def act(policy, eta=ETA):
-    return jit(policy.act)(weights(policy.nets), OBSERVATION, LATENT, jnp.float32(eta))
+    return compiled(policy)(weights(policy.nets), OBSERVATION, LATENT, jnp.float32(eta))
 
 
 def refined(policy, level):
     """What refining the nominal action at a level comes to, the critics being told that level as well."""
     params, _ = weights(policy.nets)
-    condition = architecture.condition(policy.nets, LATENT, level)
+    condition, first = architecture.condition(policy.nets, LATENT, level), nominal(policy.nets, level)
 
     def one(eta):
         values = refinement.critic_values(policy.nets, params["critics"], OBSERVATION, condition, eta)
-        return refinement.refine(policy.refinement, values, nominal(policy.nets, level), eta, policy.budget)
+        return refinement.refine(policy.refinement, values, first, eta, policy.budget)
 
     return jit(one)(ETA)
 
 
 def nominal(nets, level):
-    params, normalisers = weights(nets)
-    seen = normalisation.normalise(normalisers.observation, OBSERVATION)
-    return actor.apply(nets.actor, params["actor"], seen, architecture.condition(nets, LATENT, level))
+    @jit
+    def one(params, normalisers):
+        seen = normalisation.normalise(normalisers.observation, OBSERVATION)
+        return actor.apply(nets.actor, params["actor"], seen, architecture.condition(nets, LATENT, level))
+
+    return one(*weights(nets))
 
 
 @pytest.mark.parametrize("nets", [NEUTRAL, CONDITIONED])

@@ -11,6 +11,7 @@ from ashore.calibration import refinement
 from ashore.calibration.refinement import AS_PRINTED, ActionValues, RefinementConfig
 from ashore.networks import architecture, critic
 from ashore.networks.architecture import Architecture, Sizes
+from tests.compilation import jit
 
 SLOPE = jnp.array([0.6, -0.8])
 NOMINAL = jnp.array([0.5, -0.5])
@@ -90,8 +91,7 @@ NETS = Architecture(4, 2, (0,), Sizes(critic_width=16, fractions=8, hidden=(8,),
 
 @pytest.fixture(scope="session")
 def trained():
-    quickly = {"xla_backend_optimization_level": 0}
-    params = jax.jit(architecture.init, static_argnums=1, compiler_options=quickly)(jax.random.key(0), NETS)
+    params = jit(architecture.init, static_argnums=1)(jax.random.key(0), NETS)
     keys = jax.random.split(jax.random.key(1), 3)
     states = jax.random.normal(keys[0], (64, 4))
     latents = jax.random.normal(keys[1], (64, 3))
@@ -99,18 +99,23 @@ def trained():
 
 
 def test_the_values_are_the_greatest_head_of_the_tail_and_the_mean_of_all(trained):
-    critics, states, latents, actions = trained
-    values = refinement.critic_values(NETS, critics, states[0], latents[0], jnp.float32(0.6))
-    fractions = jnp.asarray(0.6 + 0.4 * (np.arange(8) + 0.5) / 8, jnp.float32)
-    tail = critic.cost_quantiles(
-        NETS.critic, critic.one_of(critics, critic.COST), states[0], actions[0], latents[0], fractions
-    )
-    assert float(values.cost(actions[0])) == pytest.approx(float(np.asarray(tail).mean(axis=1).max()), rel=1e-5)
     everywhere = jnp.asarray((np.arange(8) + 0.5) / 8, jnp.float32)
-    reward = critic.reward_quantiles(
-        NETS.critic, critic.one_of(critics, critic.REWARD), states[0], actions[0], latents[0], everywhere
-    )
-    assert float(values.reward(actions[0])) == pytest.approx(float(np.asarray(reward).mean()), rel=1e-5)
+    fractions = jnp.asarray(0.6 + 0.4 * (np.arange(8) + 0.5) / 8, jnp.float32)
+
+    @jit
+    def ask(critics, state, latent, action):
+        values = refinement.critic_values(NETS, critics, state, latent, jnp.float32(0.6))
+        reward, cost = (critic.one_of(critics, place) for place in (critic.REWARD, critic.COST))
+        quantiles = (
+            critic.reward_quantiles(NETS.critic, reward, state, action, latent, everywhere),
+            critic.cost_quantiles(NETS.critic, cost, state, action, latent, fractions),
+        )
+        return (values.reward(action), values.cost(action)), quantiles
+
+    critics, *examples = trained
+    (reward, cost), (everything, tail) = ask(critics, *(rows[0] for rows in examples))
+    assert float(cost) == pytest.approx(float(np.asarray(tail).mean(axis=1).max()), rel=1e-5)
+    assert float(reward) == pytest.approx(float(np.asarray(everything).mean()), rel=1e-5)
 
 
 def test_a_batch_refines_each_example_as_if_it_were_alone(trained):
@@ -123,10 +128,10 @@ def test_a_batch_refines_each_example_as_if_it_were_alone(trained):
 
     # Both kinds in one batch: some at eta = 0, some that fit at once, some that need all their steps.
     etas = jnp.where(jnp.arange(64) % 3 == 0, 0.0, 0.9)
-    together = jax.jit(jax.vmap(one))(states, latents, actions, etas)
+    together = jit(jax.vmap(one))(states, latents, actions, etas)
     assert set(np.unique(together.steps)) >= {0, 5}
     np.testing.assert_array_equal(together.action[::3], actions[::3])
-    apart = jax.jit(one)
+    apart = jit(one)
     for index in (0, 1, 2, 40):
         alone = apart(states[index], latents[index], actions[index], etas[index])
         np.testing.assert_allclose(together.action[index], alone.action, atol=1e-5)

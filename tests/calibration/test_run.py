@@ -22,8 +22,10 @@ from ashore.learning import normalisation
 from ashore.learning.train import architecture
 from ashore.networks import architecture as networks
 from ashore_runtime.schema import calibration_from_json
+from tests.compilation import jit
 from tests.toy_world import CARTS
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TINY = ["--environments", "10", "--episodes", "2", "--set", "largest_count=4", "reference=20", "etas=[0,0.5,0.9]"]
 FIGURES = {"epsilon", "lipschitz", "cost_difference", "cost_reduction", "risk_schedule", "theorem_bound", "coverage"}
 
@@ -41,7 +43,7 @@ def run(tmp_path_factory) -> Path:
         nets = architecture(training.task_of(described), settings)
 
     def write(seed: int, path: Path) -> None:
-        tensors = networks.named_weights(networks.init(jax.random.key(seed), nets))
+        tensors = networks.named_weights(jit(networks.init, static_argnums=1)(jax.random.key(seed), nets))
         for name, statistics in normalisation.init(2, 1)._asdict().items():
             tensors |= {f"normaliser/{name}/{field}": value for field, value in statistics._asdict().items()}
         # A cart that pushes at full force half the time: there is some cost to reduce.

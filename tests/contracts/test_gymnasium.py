@@ -16,6 +16,8 @@ from ashore.environments.gymnasium_vector import AshoreVectorEnv
 from ashore.environments.tasks import TASKS
 from contracts.subjects import WORLDS
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.fixture(params=list(ENVIRONMENT_IDS))
 def environment_id(request) -> str:

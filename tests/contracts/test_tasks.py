@@ -5,9 +5,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ashore.types import Reset, StepResult
 from contracts.subjects import WORLDS, assert_inside, drawn, nominal, one_of, poisoned, random_actions
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def test_shapes_and_types_of_reset_and_step(declared):

@@ -1,19 +1,26 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ashore.environments import rollout
+from tests.compilation import jit
 from toy_world import PERIOD, TRACK_END, Cart, CartConfig, CartParameters
 
 CART = Cart()
 DECISIONS = CART.config.decisions
+start = jit(rollout.start, static_argnums=0)
+advance = jit(rollout.advance, static_argnums=0)
+roll = jit(rollout.rollout, static_argnums=(0, 1, 5))
 
 
 def _carts(count: int, mass: float = 1.0) -> CartParameters:
     return CartParameters(jnp.full(count, mass, jnp.float32), jnp.zeros(count, jnp.float32))
 
 
+@functools.cache
 def _push(force: float):
     return lambda observation, key: jnp.array([force], jnp.float32)
 
@@ -23,18 +30,18 @@ def _wander(observation, key):
 
 
 def test_a_constant_push_follows_the_closed_form():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(3, mass=2.0))
+    worlds = start(CART, jax.random.key(0), _carts(3, mass=2.0))
     first = worlds.observation[:, 0]
-    after, _, _ = rollout.rollout(CART, _push(0.5), worlds, _carts(3, mass=2.0), jax.random.key(1), 10)
+    after, _, _ = roll(CART, _push(0.5), worlds, _carts(3, mass=2.0), jax.random.key(1), 10)
     # a = 0.5 / 2: v_10 = 10 h a = 0.25, x_10 = x_0 + h^2 a 10 * 11 / 2 = x_0 + 0.1375.
     np.testing.assert_allclose(after.observation[:, 1], 0.25, rtol=1e-5)
     np.testing.assert_allclose(after.observation[:, 0], first + 0.1375, rtol=1e-5)
 
 
 def test_the_time_limit_truncates_and_keeps_the_final_observation():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(2))
+    worlds = start(CART, jax.random.key(0), _carts(2))
     first = worlds.observation[:, 0]
-    _, transitions, finished = rollout.rollout(CART, _push(0.5), worlds, _carts(2), jax.random.key(1), DECISIONS + 3)
+    _, transitions, finished = roll(CART, _push(0.5), worlds, _carts(2), jax.random.key(1), DECISIONS + 3)
     ends = np.zeros(DECISIONS + 3, bool)
     ends[DECISIONS - 1] = True
     np.testing.assert_array_equal(transitions.truncated, np.tile(ends[:, None], (1, 2)))
@@ -47,8 +54,8 @@ def test_the_time_limit_truncates_and_keeps_the_final_observation():
 
 
 def test_returns_and_costs_of_an_episode_are_its_sums():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(4))
-    _, transitions, finished = rollout.rollout(CART, _wander, worlds, _carts(4), jax.random.key(1), DECISIONS)
+    worlds = start(CART, jax.random.key(0), _carts(4))
+    _, transitions, finished = roll(CART, _wander, worlds, _carts(4), jax.random.key(1), DECISIONS)
     assert finished.done[-1].all()
     np.testing.assert_allclose(finished.episode_return[-1], transitions.reward.sum(axis=0), rtol=1e-5)
     np.testing.assert_allclose(finished.episode_cost[-1], transitions.cost.sum(axis=0), rtol=1e-5)
@@ -57,18 +64,18 @@ def test_returns_and_costs_of_an_episode_are_its_sums():
 
 
 def test_sums_start_again_with_every_episode():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(2))
+    worlds = start(CART, jax.random.key(0), _carts(2))
     # At full force v_n = n / 10, above 1.05 from the 11th decision on: 10 of 20 decisions cost 1.
-    _, _, finished = rollout.rollout(CART, _push(1.0), worlds, _carts(2), jax.random.key(1), 2 * DECISIONS)
+    _, _, finished = roll(CART, _push(1.0), worlds, _carts(2), jax.random.key(1), 2 * DECISIONS)
     np.testing.assert_allclose(finished.episode_cost[DECISIONS - 1], [10.0, 10.0])
     np.testing.assert_allclose(finished.episode_cost[2 * DECISIONS - 1], [10.0, 10.0])
 
 
 def test_every_reset_draws_a_new_scene():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(16))
+    worlds = start(CART, jax.random.key(0), _carts(16))
     starts = [np.asarray(worlds.observation[:, 0])]
     for _ in range(3):
-        worlds, _, finished = rollout.rollout(CART, _push(0.0), worlds, _carts(16), jax.random.key(1), DECISIONS)
+        worlds, _, finished = roll(CART, _push(0.0), worlds, _carts(16), jax.random.key(1), DECISIONS)
         assert finished.done[-1].all()
         starts.append(np.asarray(worlds.observation[:, 0]))
     assert len(np.unique(np.concatenate(starts))) == 4 * 16
@@ -76,8 +83,8 @@ def test_every_reset_draws_a_new_scene():
 
 def test_a_task_that_ends_itself_terminates_and_is_not_truncated():
     far = Cart(CartConfig(decisions=10_000))
-    _, transitions, finished = rollout.rollout(
-        far, _push(1.0), rollout.start(far, jax.random.key(0), _carts(2)), _carts(2), jax.random.key(1), 200
+    _, transitions, finished = roll(
+        far, _push(1.0), start(far, jax.random.key(0), _carts(2)), _carts(2), jax.random.key(1), 200
     )
     assert transitions.terminated.any(axis=0).all()
     assert not transitions.truncated.any()
@@ -89,19 +96,19 @@ def test_a_task_that_ends_itself_terminates_and_is_not_truncated():
 def test_an_end_at_the_time_limit_counts_as_the_tasks_own():
     # One decision per episode, and one that ends the task: terminated wins, so that no value is bootstrapped.
     task = Cart(CartConfig(decisions=1))
-    worlds = rollout.start(task, jax.random.key(0), _carts(1))
+    worlds = start(task, jax.random.key(0), _carts(1))
     worlds = worlds._replace(state=worlds.state._replace(position=jnp.array([TRACK_END], jnp.float32)))
-    _, transition, _ = rollout.advance(task, worlds, jnp.ones((1, 1), jnp.float32), _carts(1))
+    _, transition, _ = advance(task, worlds, jnp.ones((1, 1), jnp.float32), _carts(1))
     assert transition.terminated.all()
     assert not transition.truncated.any()
 
 
 def test_a_world_that_diverges_is_reset_counted_and_charged():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(3))
+    worlds = start(CART, jax.random.key(0), _carts(3))
     poisoned = worlds.state._replace(speed=worlds.state.speed.at[1].set(jnp.nan))
     actions = jnp.full((3, 1), 0.5, jnp.float32)
-    after, transition, finished = rollout.advance(CART, worlds._replace(state=poisoned), actions, _carts(3))
-    healthy, _, _ = rollout.advance(CART, worlds, actions, _carts(3))
+    after, transition, finished = advance(CART, worlds._replace(state=poisoned), actions, _carts(3))
+    healthy, _, _ = advance(CART, worlds, actions, _carts(3))
     np.testing.assert_array_equal(transition.diverged, [False, True, False])
     np.testing.assert_array_equal(finished.done, [False, True, False])
     assert transition.cost[1] == CART.description.max_cost
@@ -116,23 +123,23 @@ def test_a_world_that_diverges_is_reset_counted_and_charged():
 
 def test_the_same_keys_give_the_same_rollout_and_other_keys_another():
     def run(seed: int):
-        worlds = rollout.start(CART, jax.random.key(seed), _carts(4))
-        return rollout.rollout(CART, _wander, worlds, _carts(4), jax.random.key(seed + 1), 30)[1]
+        worlds = start(CART, jax.random.key(seed), _carts(4))
+        return roll(CART, _wander, worlds, _carts(4), jax.random.key(seed + 1), 30)[1]
 
     np.testing.assert_array_equal(run(0).next_observation, run(0).next_observation)
     assert not np.array_equal(run(0).next_observation, run(5).next_observation)
 
 
 def test_worlds_do_not_share_their_policys_draws():
-    worlds = rollout.start(CART, jax.random.key(0), _carts(8))
-    _, transitions, _ = rollout.rollout(CART, _wander, worlds, _carts(8), jax.random.key(1), 5)
+    worlds = start(CART, jax.random.key(0), _carts(8))
+    _, transitions, _ = roll(CART, _wander, worlds, _carts(8), jax.random.key(1), 5)
     assert len(np.unique(transitions.action)) == 8 * 5
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_batch_is_its_worlds_one_by_one(count):
-    worlds = rollout.start(CART, jax.random.key(3), _carts(count))
+    worlds = start(CART, jax.random.key(3), _carts(count))
     actions = jnp.linspace(-1.0, 1.0, count, dtype=jnp.float32)[:, None]
-    _, transition, _ = rollout.advance(CART, worlds, actions, _carts(count))
+    _, transition, _ = advance(CART, worlds, actions, _carts(count))
     speed = PERIOD * np.linspace(-1.0, 1.0, count)
     np.testing.assert_allclose(transition.next_observation[:, 1], speed, atol=1e-6)

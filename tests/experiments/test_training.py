@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.compilation import QUICK_PROCESS, quickly
 
 from ashore.cli.main import main
 from ashore.experiments import presets, records, training
@@ -44,7 +46,10 @@ def train(folder: Path, chunks: int | None = None, checkpoint_seconds: float = 1
     watcher = Silent()
     if not (folder / training.CONFIG).exists():
         training.begin(RUN, folder)
-    training.execute(folder, watcher, lambda: chunks is not None and len(watcher.rows) >= chunks, checkpoint_seconds)
+    with quickly():
+        training.execute(
+            folder, watcher, lambda: chunks is not None and len(watcher.rows) >= chunks, checkpoint_seconds
+        )
     return watcher
 
 
@@ -64,19 +69,27 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_that_was_stopped_equals_one_that_was_not_bit_for_bit(straight: Path, tmp_path: Path):
-    folder = tmp_path / "stopped"
-    train(folder, chunks=1)
-    assert [row["decisions"] for row in records.read(folder)] == [8]
+@pytest.fixture(scope="session")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run after two of its three chunks, with a checkpoint after each; to be copied."""
+    folder = tmp_path_factory.mktemp("runs") / "stopped"
+    train(folder, chunks=2, checkpoint_seconds=0.0)
+    return folder
+
+
+def test_a_run_that_was_stopped_equals_one_that_was_not_bit_for_bit(straight: Path, stopped: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(stopped, tmp_path / "stopped"))
+    assert [row["decisions"] for row in records.read(folder)] == [8, 16]
     resumed = train(folder)
-    assert resumed.notes == ["Resuming after 8 decisions."]
+    assert resumed.notes == ["Resuming after 16 decisions."]
     assert policy(folder) == policy(straight)
     assert numbers(folder) == numbers(straight)
 
 
-def test_a_damaged_checkpoint_costs_one_interval_and_changes_nothing_else(straight: Path, tmp_path: Path):
-    folder = tmp_path / "damaged"
-    train(folder, chunks=2, checkpoint_seconds=0.0)
+def test_a_damaged_checkpoint_costs_one_interval_and_changes_nothing_else(
+    straight: Path, stopped: Path, tmp_path: Path
+):
+    folder = Path(shutil.copytree(stopped, tmp_path / "damaged"))
     kept = sorted((folder / training.CHECKPOINTS).iterdir())
     assert [path.name for path in kept] == ["step_000000008", "step_000000016"]
     tensors = kept[-1] / "state.safetensors"
@@ -94,9 +107,9 @@ def test_kill_at_random_moments_always_resumes(straight: Path, tmp_path: Path):
     folder = tmp_path / "killed"
     training.begin(RUN, folder)
     command = [sys.executable, "-m", "ashore.cli.main", "train", "--resume", str(folder), "--checkpoint-seconds", "0"]
-    chance = random.Random(0)
+    chance, environment = random.Random(0), os.environ | QUICK_PROCESS
     for _ in range(2):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ.copy())
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
         assert process.stdout is not None
         # Compiling takes most of the time: wait for the first row, then strike while rows and checkpoints are written.
         while (line := process.stdout.readline()) and b"decisions," not in line:
@@ -113,7 +126,8 @@ def test_kill_at_random_moments_always_resumes(straight: Path, tmp_path: Path):
 
 def test_a_run_can_be_evaluated_in_unseen_worlds(straight: Path):
     config = EvaluationConfig(shifts=("train", "deploy"), environments=4, episodes=1)
-    results = evaluate_run(straight, config)
+    with quickly():
+        results = evaluate_run(straight, config)
     assert [result.shift for result in results] == ["train", "deploy"]
     for result in results:
         assert result.episode_cost.low <= result.episode_cost.mean <= result.episode_cost.high

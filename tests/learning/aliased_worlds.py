@@ -29,7 +29,8 @@ from ashore.networks.architecture import Architecture, Sizes
 from ashore.types import Transition
 
 TASKS, BUDGET = 32, 0.25
-NETS = Architecture(1, 1, (0,), Sizes(critic_width=32, fractions=8, hidden=(32, 32), latent=2, context=16))
+SIZES = Sizes(critic_width=32, fractions=8, hidden=(32, 32), latent=2, context=16, critic_blocks=1)
+NETS = Architecture(1, 1, (0,), SIZES)
 CONFIG = LearnerConfig(ObjectiveConfig(NETS, discount_reward=0.8, discount_cost=0.8), learning_rate=2e-3)
 REPLAY = ReplayConfig(TASKS, 1, 1, (0,), capacity=256, batch_tasks=16, batch_transitions=4, context=16, window=256)
 MULTIPLIER = PIDConfig(proportional=0.5, integral=0.01, derivative=0.2, error_smoothing=0.9, cap=2.5)
@@ -111,7 +112,8 @@ def one_iteration(method, gains, loop, _):
     return Loop(learner, normalisers, stored, key), log
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
+# Half of the time is compilation: a little optimisation pays, all of it does not.
+@functools.partial(jax.jit, static_argnums=(0, 3), compiler_options={"xla_backend_optimization_level": 1})
 def train(method, gains, key, iterations):
     learner_key, loop_key = jax.random.split(key)
     learner = method.init(CONFIG, MULTIPLIER, learner_key)

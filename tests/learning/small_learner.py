@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from tests.compilation import jit
 
 from ashore.learning import lagrangian, normalisation, objectives, updates
 from ashore.learning.objectives import ObjectiveConfig
@@ -15,9 +16,6 @@ SIZES = Sizes(critic_width=8, fractions=4, hidden=(8,), latent=3, context=6, cri
 NETS = Architecture(4, 2, (0, 3), SIZES)
 CONFIG = LearnerConfig(ObjectiveConfig(NETS))
 TASKS, PER_TASK = 3, 5
-
-# These programs run once or twice: most of their time is compilation, which needs no optimisation.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @jit

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tests.compilation import jit
 
 from ashore.environments.point_goal.lidar import lidar
 from ashore.learning import normalisation
@@ -26,7 +27,7 @@ def moment(key):
     return lidar(robot, jnp.float32(0.0), hazards), inside.astype(jnp.float32)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def explained(nets):
     """Share of the variance of `inside` that the network explains after a short training on noisy targets."""
     spread = normalisation.RunningStatistics(jnp.full(BINS, 0.25), jnp.full(BINS, 0.27**2), jnp.ones((), jnp.int32))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.compilation import jit
 
 from ashore.learning import replay
 from ashore.learning.replay import ReplayConfig
@@ -23,10 +24,7 @@ CONFIG = ReplayConfig(
     context=6,
     window=5,
 )
-# These programs run once or twice: most of their time is compilation, which needs no optimisation.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 add = jit(replay.add, static_argnums=0)
-sample = jit(replay.sample, static_argnums=0)
 
 
 def marked(config, tasks):
@@ -57,14 +55,14 @@ def hundred_draws(config, state, key):
 
 
 def test_everything_of_a_decision_comes_back_together():
-    batch, *_ = sample(CONFIG, filled(CONFIG, range(3)), jax.random.key(0))
-    assert batch.reward.shape == (4, 16) and batch.observation.shape == (4, 16, 3)
+    batch, *_ = hundred_draws(CONFIG, filled(CONFIG, range(3)), jax.random.key(0))
+    assert batch.reward.shape == (100, 4, 16) and batch.observation.shape == (100, 4, 16, 3)
     np.testing.assert_array_equal(batch.cost, 2.0 * batch.reward)
     np.testing.assert_array_equal(batch.observation[..., 1], batch.reward + 0.25)
     np.testing.assert_array_equal(batch.next_observation, batch.observation + 0.5)
-    np.testing.assert_array_equal(batch.change, np.full((4, 16, 2), 0.5))
+    np.testing.assert_array_equal(batch.change, np.full((100, 4, 16, 2), 0.5))
     # Each row of a batch is one task.
-    np.testing.assert_array_equal(np.ptp(np.asarray(batch.reward) // 100, axis=1), np.zeros(4))
+    np.testing.assert_array_equal(np.ptp(np.asarray(batch.reward) // 100, axis=2), np.zeros((100, 4)))
 
 
 def test_ring_keeps_the_newest_decisions():
@@ -274,7 +272,7 @@ def test_contexts_are_recent_distinct_and_of_the_task_of_their_row(contiguous):
 
 
 def test_context_fields_match_what_was_stored():
-    *_, context = sample(CONFIG, filled(CONFIG, range(6)), jax.random.key(2))
+    *_, context = hundred_draws(CONFIG, filled(CONFIG, range(6)), jax.random.key(2))
     mask = np.asarray(context.mask)
     stamp = np.asarray(context.reward)[mask]
     np.testing.assert_array_equal(np.asarray(context.feature_values)[mask], np.stack([stamp, stamp + 0.5], axis=1))
@@ -314,8 +312,8 @@ def test_bfloat16_storage_keeps_changes_exact():
     before = jnp.full((4, 3), 100.0)
     transition = Transition(before, jnp.zeros((4, 1)), jnp.zeros(4), jnp.zeros(4), before + 0.125, no, no, no)
     state = add(config, replay.init(config), transition, ~no)
-    batch, *_ = sample(config, state, jax.random.key(0))
-    assert batch.observation.dtype == jnp.float32
+    batch, ahead = transitions_of_all(config, state, jax.random.key(0))
+    assert batch.observation.dtype == ahead.observation.dtype == jnp.float32
     np.testing.assert_array_equal(batch.next_observation, batch.observation)
     np.testing.assert_array_equal(batch.change, np.full((4, 16, 2), 0.125))
 
@@ -324,9 +322,9 @@ def test_nothing_waits_for_the_host():
     state = filled(CONFIG, range(6))
     transition, key = step(CONFIG, 6), jax.random.key(3)
     valid = ~transition.diverged
-    expected, *_ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
+    expected, *_ = hundred_draws(CONFIG, add(CONFIG, state, transition, valid), key)
     with jax.transfer_guard("disallow"):
-        guarded, *_ = sample(CONFIG, add(CONFIG, state, transition, valid), key)
+        guarded, *_ = hundred_draws(CONFIG, add(CONFIG, state, transition, valid), key)
     np.testing.assert_array_equal(guarded.observation, expected.observation)
 
 

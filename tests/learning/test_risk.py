@@ -1,6 +1,7 @@
 """Risk levels: how they are drawn, what they ask of the critics, and what they do to the multiplier."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,12 @@ CONDITIONED = dataclasses.replace(
 )
 
 
+@functools.cache
+def prepared(objective):
+    prepare = jit(objectives.prepare, static_argnums=0)
+    return prepare(objective, jax.random.key(3), NORMALISERS, BATCH, alone(BATCH), CONTEXT)
+
+
 def test_neutral_share_is_at_zero_and_the_rest_uniform():
     levels = np.asarray(risk.levels(CONDITIONED.risk, jax.random.key(0), 100_000))
     # A quarter at 0; the others uniform on [0, 0.8], mean 0.4: three standard errors are about 0.004 and 0.003.
@@ -56,7 +63,7 @@ def test_condition_carries_the_level_and_a_policy_without_one_ignores_it():
 
 
 def test_cost_is_asked_for_its_upper_tail_and_the_reward_for_all_of_it():
-    work = objectives.prepare(CONDITIONED, jax.random.key(3), NORMALISERS, BATCH, alone(BATCH), CONTEXT)
+    work = prepared(CONDITIONED)
     weights = actor.init(jax.random.key(4), CONDITIONED.architecture.actor)
     query, _ = objectives.actor_query(CONDITIONED, weights, work, jnp.zeros((TASKS * PER_TASK, 3)))
     level = np.asarray(work.risk_level)
@@ -72,7 +79,7 @@ def test_cost_is_asked_for_its_upper_tail_and_the_reward_for_all_of_it():
 def test_actor_loss_at_a_level_by_hand():
     # Reward 2 everywhere, tail cost 5, lambda 1, level 0.5: lambda_eta = 2, loss (2 * 5 - 2) / 3 = 8/3.
     # At level 0 with cost 5: (5 - 2) / 2 = 1.5.
-    work = objectives.prepare(CONDITIONED, jax.random.key(3), NORMALISERS, BATCH, alone(BATCH), CONTEXT)
+    work = prepared(CONDITIONED)
     values = jnp.stack([jnp.full((2, TASKS * PER_TASK, 4), 2.0), jnp.full((2, TASKS * PER_TASK, 4), 5.0)])
     for level, expected in ((0.5, 8 / 3), (0.0, 1.5)):
         at = work._replace(risk_level=jnp.full(TASKS * PER_TASK, level))
@@ -83,7 +90,7 @@ def test_actor_loss_at_a_level_by_hand():
 def test_saturated_actor_is_pulled_back_where_the_critics_gradient_is_gone():
     weights = jax.tree.map(lambda leaf: leaf, start().params["actor"])
     weights["output"] = weights["output"] | {"bias": jnp.array([20.0, 0.0])}
-    work = objectives.prepare(CONFIG.objective, jax.random.key(3), NORMALISERS, BATCH, alone(BATCH), CONTEXT)
+    work = prepared(CONFIG.objective)
 
     @jit
     def gradients(weights):

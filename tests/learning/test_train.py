@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.learning.small_learner import jit
+from tests.compilation import jit
 from tests.toy_world import Cart, CartConfig
 
 from ashore.learning import train

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.compilation import jit
 
 from ashore.environments.base import CStep
 from ashore.environments.platoon import PRESETS, Platoon, PlatoonCWorld, PlatoonParameters, fvd_action
@@ -27,7 +28,7 @@ def together(task: Platoon) -> tuple:
     pedals = np.repeat(generator.uniform(-1, 1, (DECISIONS // 10, WORLDS, 1)), 10, axis=0).astype(np.float32)
     parameters = PlatoonParameters(*jnp.asarray(scales.T))
 
-    @jax.jit
+    @jit
     def run(keys: Array, actions: Array) -> tuple[Array, StepResult, dict[str, Array]]:
         first = jax.vmap(task.reset)(keys, parameters).state
         final, results = jax.lax.scan(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.compilation import jit
 
 from ashore.environments.platoon import PRESETS, SHIFTS, Platoon, PlatoonConfig, PlatoonParameters, PlatoonState
 from ashore.environments.randomisation import from_names
@@ -16,7 +17,7 @@ from ashore.types import Array, StepResult
 TRACES = []
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def step_many(task: Platoon, state: PlatoonState, action: Array, parameters: PlatoonParameters) -> StepResult:
     TRACES.append(task)
     return jax.vmap(task.step)(state, action, parameters)
@@ -28,7 +29,7 @@ def batch(parameters: PlatoonParameters, count: int) -> PlatoonParameters:
 
 @pytest.fixture(scope="session")
 def eight(task: Platoon, nominal: PlatoonParameters) -> PlatoonState:
-    reset = jax.jit(jax.vmap(task.reset))
+    reset = jit(jax.vmap(task.reset))
     return reset(jax.random.split(jax.random.key(0), 8), batch(nominal, 8)).state
 
 
@@ -127,7 +128,7 @@ def test_a_start_in_equilibrium_is_quiet(task: Platoon, eight: PlatoonState, nom
 
 def test_resets_draw_every_cycle(task: Platoon, nominal: PlatoonParameters) -> None:
     keys = jax.random.split(jax.random.key(1), 400)
-    windows = jax.jit(jax.vmap(lambda key: task.reset(key, nominal).state.window))(keys)
+    windows = jit(jax.vmap(lambda key: task.reset(key, nominal).state.window))(keys)
     traces = task.config.traces()
     assert {traces.windows[int(window)].cycle for window in windows} == {0, 1}
     assert len(set(windows.tolist())) > 300
@@ -158,7 +159,7 @@ def test_an_episode_in_the_shared_rollout(nominal: PlatoonParameters) -> None:
     short = Platoon(PlatoonConfig(decisions=20))
     parameters = batch(nominal, 4)
 
-    @jax.jit
+    @jit
     def run(key: Array) -> tuple[Array, Array, Array]:
         worlds = start(short, key, parameters)
         worlds, transitions, finished = rollout(

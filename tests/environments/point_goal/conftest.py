@@ -12,6 +12,7 @@ from ashore.environments.point_goal.config import PRESETS, PointGoalConfig
 from ashore.environments.point_goal.parameters import SHIFTS, PointGoalParameters
 from ashore.environments.point_goal.physics import Bodies
 from ashore.environments.point_goal.task import PointGoal, PointGoalState
+from tests.compilation import jit
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +23,7 @@ def task() -> PointGoal:
 @pytest.fixture(scope="session")
 def step(task: PointGoal):
     """Step up to eight worlds: (states, actions, parameters) -> results. Always eight inside: one compilation."""
-    compiled = jax.jit(jax.vmap(task.step))
+    compiled = jit(jax.vmap(task.step))
 
     def pad_and_step(states, actions, physics):
         count = actions.shape[0]

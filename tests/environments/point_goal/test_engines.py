@@ -16,6 +16,7 @@ from ashore.environments.point_goal.parameters import SHIFTS, PointGoalParameter
 from ashore.environments.point_goal.physics import Bodies, Physics
 from ashore.environments.point_goal.task import PointGoal
 from ashore.types import StepResult
+from tests.compilation import jit
 from tests.environments.point_goal.conftest import c_world, empty_floor, stacked, state_of
 
 WORLDS = 8
@@ -80,7 +81,7 @@ def test_only_the_nearest_vases_need_to_be_in_the_model():
             still = jnp.zeros(33, jnp.float32)
             return jax.lax.scan(one_step, Bodies(qpos, still, still), commands)[1]
 
-        return np.asarray(jax.jit(jax.vmap(one_world))(jnp.asarray(qpos), jnp.asarray(commands, jnp.float32)))
+        return np.asarray(jit(jax.vmap(one_world))(jnp.asarray(qpos), jnp.asarray(commands, jnp.float32)))
 
     reference, ours = drive(all_of_them), drive(few)
     pushed = np.abs(reference[:, -1, 3:] - qpos[:, 3:]).max()

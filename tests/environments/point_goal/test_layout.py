@@ -7,15 +7,20 @@ import numpy as np
 from ashore.environments import rollout
 from ashore.environments.point_goal import layout, scene
 from ashore.environments.point_goal.config import PRESETS
+from tests.compilation import jit
 from tests.environments.point_goal.conftest import batched, c_world, parameters, stacked, state_of
 
 GOAL_KEEPOUT = PRESETS["default"].goal_keepout
+SCENES = 4000
+
+
+@jit
+def draw(key):
+    return jax.vmap(lambda key: layout.draw_layout(key, GOAL_KEEPOUT))(jax.random.split(key, SCENES))
 
 
 def test_objects_keep_their_distance_and_stay_on_the_floor():
-    scenes = jax.jit(jax.vmap(lambda key: layout.draw_layout(key, GOAL_KEEPOUT)))(
-        jax.random.split(jax.random.key(0), 2000)
-    )
+    scenes = draw(jax.random.key(0))
     placed = np.concatenate([scenes.robot[:, None], scenes.goal[:, None], scenes.hazards, scenes.vases], axis=1)
     keepouts = layout.keepouts(GOAL_KEEPOUT)
     assert np.all(np.abs(placed) <= scene.EXTENT - keepouts[None, :, None] + 1e-6)
@@ -24,28 +29,26 @@ def test_objects_keep_their_distance_and_stay_on_the_floor():
     upper = np.triu_indices(len(keepouts), k=1)
     clearance = (distance - needed[None])[:, upper[0], upper[1]]
     assert np.mean(clearance.min(axis=1) < -1e-5) == 0.0
-    assert len(np.unique(placed[:, 0, 0])) == 2000, "scenes repeat"
+    assert len(np.unique(placed[:, 0, 0])) == SCENES, "scenes repeat"
 
 
 def test_robot_and_goals_are_spread_over_the_whole_floor():
     # The robot is placed first, so it is uniform on the square of half side 1.6: standard deviation 1.6 / sqrt(3).
-    scenes = jax.jit(jax.vmap(lambda key: layout.draw_layout(key, GOAL_KEEPOUT)))(
-        jax.random.split(jax.random.key(1), 4000)
-    )
+    scenes = draw(jax.random.key(1))
     np.testing.assert_allclose(np.std(scenes.robot, axis=0), 1.6 / np.sqrt(3), rtol=0.03)
     np.testing.assert_allclose(np.mean(scenes.goal, axis=0), 0.0, atol=0.06)
 
 
 def test_a_new_goal_never_appears_on_the_robot_nor_on_anything_else():
-    keys = jax.random.split(jax.random.key(2), 4000)
+    keys = jax.random.split(jax.random.key(2), SCENES)
 
-    def draw(key):
+    def draw_twice(key):
         scene_key, goal_key = jax.random.split(key)
         placed = layout.draw_layout(scene_key, GOAL_KEEPOUT)
         # The robot stands where the last goal was.
         return placed, layout.draw_goal(goal_key, GOAL_KEEPOUT, placed.goal, placed.hazards, placed.vases)
 
-    placed, goals = jax.jit(jax.vmap(draw))(keys)
+    placed, goals = jit(jax.vmap(draw_twice))(keys)
     to_robot = np.linalg.norm(goals - placed.goal, axis=1)
     assert to_robot.min() >= layout.ROBOT_KEEPOUT + GOAL_KEEPOUT - 1e-5
     others = np.concatenate([placed.hazards, placed.vases], axis=1)
@@ -83,11 +86,11 @@ def test_reward_across_a_goal_is_progress_plus_one_and_starts_afresh(task, step)
 
 def test_reward_across_a_reset_does_not_remember_the_last_episode(task):
     physics = batched(parameters(), 2)
-    worlds = rollout.start(task, jax.random.key(0), physics)
+    worlds = jit(lambda key: rollout.start(task, key, physics))(jax.random.key(0))
     # Episodes end at different times, so that one world is reset while the other goes on.
     last = task.description.decisions_per_episode - 1
     worlds = worlds._replace(decision=jnp.array([last, 0], jnp.int32))
-    advance = jax.jit(lambda worlds, actions: rollout.advance(task, worlds, actions, physics))
+    advance = jit(lambda worlds, actions: rollout.advance(task, worlds, actions, physics))
     stand_still = jnp.zeros((2, 2))
 
     worlds_after, transition, finished = advance(worlds, stand_still)

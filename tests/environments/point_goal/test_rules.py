@@ -10,6 +10,7 @@ from ashore.environments.point_goal import rules, scene
 from ashore.environments.point_goal.config import PRESETS
 from ashore.environments.point_goal.lidar import lidar
 from ashore.environments.point_goal.task import PointGoal
+from tests.compilation import jit
 from tests.environments.point_goal.conftest import c_world, parameters, stacked, state_of
 
 STATES = 1000
@@ -62,7 +63,7 @@ def test_reward_cost_and_observation_agree_with_mujocos_contacts_on_random_state
         reward = rules.reward_terms(jnp.float32(BEFORE), distance, distance <= task.config.goal_distance)
         return jnp.stack(list(cost.values())), jnp.stack(list(reward.values())), task._observe(state)
 
-    ours, earned, sights = jax.jit(jax.vmap(judge))(batch)
+    ours, earned, sights = jit(jax.vmap(judge))(batch)
     for cause, share in zip(("hazard", "contact", "motion"), (expected > 0).mean(axis=0), strict=True):
         assert 0.05 < share < 0.95, f"{cause} holds in {share:.0%} of the states: the comparison would be one-sided"
     # Grazing contacts are decided by rounding: at most 2 in 1000 may differ.
