@@ -12,12 +12,13 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 
 NO_PYTHON := Ashore needs Python 3.11, 3.12 or 3.13 with its venv module (Debian, Ubuntu: apt-get install python3-venv).
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test soak check bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo    roll scripted controllers through both worlds; writes videos and a figure into demo/'
+	@echo 'make demo    the shipped policies in worlds they never saw, with caution and without; a page and videos in demo/'
 	@echo 'make test    everything that must hold: make check, then all tests'
+	@echo 'make soak    the fault tests at long volumes, ten minutes; ASHORE_SOAK=50 makes a night of it'
 	@echo 'make check   style, types and import directions'
 	@echo 'make bench   steps per second of both worlds on this machine'
 	@echo 'make clean   remove the environment and everything that was made'
@@ -28,6 +29,15 @@ demo: $(VENV)/.installed
 
 test: check
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+# The runtime, what attacks it, and what a killed training run leaves. A test that hangs ends its worker, with all stacks.
+SOAKED := tests/runtime tests/attacks tests/learning/test_checkpoint_faults.py tests/cli/test_storage_errors.py \
+	tests/experiments/test_training.py tests/contracts/test_training_everywhere.py
+ASHORE_SOAK ?= 1
+SECONDS_PER_TEST = $(shell awk 'BEGIN { s = 600 * $(ASHORE_SOAK); print (s > 600) ? s : 600 }')
+soak: $(VENV)/.installed-dev
+	@ASHORE_SOAK=$(ASHORE_SOAK) $(BIN)/python -m pytest $(SOAKED) -n auto --maxprocesses 4 --dist worksteal \
+		--durations 20 -o faulthandler_timeout=$(SECONDS_PER_TEST) -o faulthandler_exit_on_timeout=true
 
 check: $(VENV)/.installed-dev
 	@$(BIN)/ruff check

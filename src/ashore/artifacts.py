@@ -1,7 +1,8 @@
 """The hand-overs on disk: folders that are either complete and unharmed or not there at all.
 
-A folder is written beside its final place, gets a manifest with the size and SHA-256 of every file, is flushed to the
-disk and renamed. Whoever reads it checks the manifest first: a file that was cut, changed or lost is named.
+A folder is written beside its final place, gets a manifest with the size and SHA-256 of every file and a checksum of
+itself, is flushed to the disk and renamed. Whoever reads it checks the manifest first: a file that was cut, changed or
+lost is named.
 """
 
 import hashlib
@@ -16,6 +17,8 @@ MANIFEST = "manifest.json"
 SCHEMA = 1
 _BLOCK = 1 << 20
 _UNFINISHED = ".unfinished"
+_CHECKSUM = "checksum"
+_ENTRIES = ("schema", "files", "facts")
 
 Write = Callable[[Path], object]
 """Writes one file at the given path; what it returns does not matter."""
@@ -41,8 +44,9 @@ def write_folder(folder: Path, files: Mapping[str, Write], facts: Mapping[str, A
     listing = {
         name: {"bytes": (unfinished / name).stat().st_size, "sha256": _hash(unfinished / name)} for name in files
     }
-    manifest = {"schema": SCHEMA, "files": listing, "facts": dict(facts)}
-    (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    # As it will be read: JSON has no tuples, and its keys are texts.
+    manifest = json.loads(json.dumps({"schema": SCHEMA, "files": listing, "facts": dict(facts)}))
+    (unfinished / MANIFEST).write_text(json.dumps(manifest | {_CHECKSUM: _checksum(manifest)}, indent=2) + "\n")
     for path in (*unfinished.iterdir(), unfinished):
         _flush(path)
     if folder.exists():
@@ -56,11 +60,15 @@ def verify_folder(folder: Path) -> dict[str, Any]:
     """Check a folder against its manifest and return the facts it was written with."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
+        # A checkpoint may be older than checksums of manifests; then there is nothing else in its place.
+        checksum = manifest.pop(_CHECKSUM, None)
         schema, files, facts = manifest["schema"], manifest["files"], manifest["facts"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{folder} has no readable manifest ({type(error).__name__}).") from error
     if schema != SCHEMA:
         raise Damaged(f"{folder} was written in schema {schema}, and this version reads schema {SCHEMA}.")
+    if len(manifest) > len(_ENTRIES) or checksum not in (None, _checksum(manifest)):
+        raise Damaged(f"{folder / MANIFEST} was changed after it was written.")
     for name, expected in files.items():
         path = folder / name
         if not path.is_file():
@@ -70,6 +78,10 @@ def verify_folder(folder: Path) -> dict[str, Any]:
         if _hash(path) != expected["sha256"]:
             raise Damaged(f"{path} was changed after it was written.")
     return facts
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _hash(path: Path) -> str:

@@ -12,6 +12,21 @@ Parameters = Any
 """A task's physical parameters: a NamedTuple of scalars whose fields the task declares."""
 
 
+class Approach(NamedTuple):
+    """A gap that closes: scale * max(faster - slower, 0) / max(gap, floor), of observed numbers, is how soon."""
+
+    faster: int
+    """Place in the observation of the speed of who catches up."""
+    slower: int
+    """Place of the speed of who is caught up with."""
+    gap: int
+    """Place of the gap between them."""
+    scale: float
+    """Makes it of order one where it matters."""
+    floor: float
+    """Smallest gap that divides, as observed."""
+
+
 class Reset(NamedTuple):
     """The first moment of an episode."""
 

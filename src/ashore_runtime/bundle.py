@@ -197,6 +197,11 @@ def _understand(path: Path, files: Mapping[str, bytes]) -> Bundle:
     calibration = None
     if CALIBRATION in files:
         calibration = schema.calibration_from_json(strict_json.parse(files[CALIBRATION], CALIBRATION))
+        world = calibration.world
+        if world is not None and len(world.low) != manifest.network.latent:
+            raise Refused(
+                f"The calibration's worlds have {len(world.low)} latents, the networks' {manifest.network.latent}."
+            )
     weights = tensors.parse(files[WEIGHTS], WEIGHTS)
     networks = PolicyNetworks(manifest, weights)
     if networks.critics is None and calibration is not None and manifest.caution != "actor":

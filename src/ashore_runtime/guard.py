@@ -78,7 +78,8 @@ class Guard:
         """Judge numbers alone, without memory: type, shape, finiteness, range."""
         try:
             given = np.asarray(observation)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, Warning):
+            # NumPy before 1.24 only warns of rows of different lengths, and a caller may have warnings raised.
             return Verdict(None, Reason.NOT_AN_ARRAY)
         if given.dtype.kind not in _NUMBERS:
             return Verdict(None, Reason.NOT_AN_ARRAY)

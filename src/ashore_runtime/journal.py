@@ -103,6 +103,9 @@ class Journal:
         record = _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
         try:
             _write_all(self._handle, record, self._end)
+            if not os.fstat(self._handle).st_nlink:
+                # Somebody removed the file. The system goes on writing where nobody can read.
+                raise FileNotFoundError(self.path)
             if durable and self._sync:
                 _sync(self._handle)
         except OSError:

@@ -8,6 +8,8 @@ CLIP = np.float32(10.0)
 """Normalised numbers stay within +-10 standard deviations."""
 SHARPENED = ((8, np.float32(4.0)), (32, np.float32(6.0)))
 """Powers to which a closeness is raised for the networks, and what each is multiplied by, as in training."""
+SOONEST = np.float32(5.0)
+"""Where the inverse time to a collision is cut off, as in training."""
 MIN_DEVIATION = np.float32(1e-6)
 """Floor of the standard deviation, for entries that never change."""
 
@@ -34,6 +36,7 @@ class Normalisers:
         features: tuple[int, ...],
         closeness: tuple[int, ...] = (),
         contrasts: tuple[tuple[int, int, float], ...] = (),
+        approaches: tuple[tuple[int, int, int, float, float], ...] = (),
     ) -> None:
         def statistics(kind: str, shape: tuple[int, ...]) -> Statistics:
             mean, variance = (weight(weights, f"normaliser/{kind}/{part}", shape) for part in ("mean", "variance"))
@@ -43,18 +46,25 @@ class Normalisers:
         self._closeness = np.array(closeness, np.intp)
         self._first, self._second = (np.array([pair[i] for pair in contrasts], np.intp) for i in (0, 1))
         self._scale = np.array([pair[2] for pair in contrasts], np.float32)
-        self.seen = observation + len(SHARPENED) * len(closeness) + len(contrasts)
+        self._faster, self._slower, self._gap = (np.array([row[i] for row in approaches], np.intp) for i in range(3))
+        self._soon, self._floor = (np.array([row[i] for row in approaches], np.float32) for i in (3, 4))
+        self.seen = observation + len(SHARPENED) * len(closeness) + len(contrasts) + len(approaches)
         self.observation = statistics("observation", (observation,))
         self._change = statistics("change", (len(features),))
         self._reward = statistics("reward", ())
         self._cost = statistics("cost", ())
 
     def see(self, observation: np.ndarray) -> np.ndarray:
-        """What actor, critics and dynamics head see: all of it normalised, closenesses sharpened, and contrasts."""
+        """What actor, critics and dynamics head see.
+
+        All of it normalised, closenesses sharpened, contrasts, and how soon gaps close.
+        """
         normal = self.observation.normalise(observation)
         near = np.clip(observation[self._closeness], np.float32(0.0), np.float32(1.0))
         contrasts = self._scale * (observation[self._first] - observation[self._second])
-        return np.concatenate([normal, *(scale * near**power for power, scale in SHARPENED), contrasts])
+        speed = np.maximum(observation[self._faster] - observation[self._slower], np.float32(0.0))
+        closing = np.minimum(self._soon * speed / np.maximum(observation[self._gap], self._floor), SOONEST)
+        return np.concatenate([normal, *(scale * near**power for power, scale in SHARPENED), contrasts, closing])
 
     def dynamics_target(
         self, observation: np.ndarray, next_observation: np.ndarray, reward: float, cost: float

@@ -23,7 +23,12 @@ class PolicyNetworks:
         self._features = features
         self._risk_conditioned = network.risk_conditioned
         self.normalisers = Normalisers(
-            weights, observation, manifest.dynamics_features, manifest.closeness, manifest.contrasts
+            weights,
+            observation,
+            manifest.dynamics_features,
+            manifest.closeness,
+            manifest.contrasts,
+            manifest.approaches,
         )
         seen = self.normalisers.seen
         self._actor = Mlp(weights, "actor", seen + network.context, network.hidden, action)

@@ -325,7 +325,8 @@ class Runtime:
             self._detector_state, self._strangeness = detector, strange
             return
         self._posterior = posterior.discount(found, 0.5)
-        eta, infeasible = self._schedule.table(self._posterior.count, _spread(self._posterior))
+        believed = posterior.mean(self._posterior)
+        eta, infeasible = self._schedule.table(self._posterior.count, _spread(self._posterior), believed)
         self._schedule_state = ScheduleState(eta, infeasible, self._limits.patience)
         self._detector_state, self._strangeness = change.start(posterior.prior(latent)), Strangeness()
 
@@ -536,8 +537,9 @@ class Runtime:
         self._pending = None
 
     def _advance(self, clean: bool, alarm: bool) -> None:
+        found = self._posterior
         self._schedule_state = self._schedule.after(
-            self._schedule_state, self._posterior.count, _spread(self._posterior), clean, alarm
+            self._schedule_state, found.count, _spread(found), clean, alarm, posterior.mean(found)
         )
 
     def _tighten(self) -> None:

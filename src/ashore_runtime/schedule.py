@@ -1,14 +1,18 @@
 """How careful to be: eta from the calibrated table, relaxed on evidence, tightened at once.
 
-The table gives eta for the number of transitions seen; between its counts the earlier, more careful entry holds. An
-alarm (a sensor fault, too much cost, a world unlike the simulated ones) puts eta back to its first entry, and only
-after a stretch of transitions without one does the table speak again.
+The table gives eta for the number of transitions seen and, where caution follows the identified world, for what is
+believed about it (`world_levels`); between its counts the earlier, more careful entry holds. An alarm (a sensor fault,
+too much cost, a world unlike the simulated ones) puts eta back to the careful start, and only after a stretch of
+transitions without one does the table speak again.
 """
 
 from bisect import bisect_right
 from dataclasses import dataclass
 
+import numpy as np
+
 from ashore_runtime.schema import Calibration
+from ashore_runtime.world_levels import WorldLevels
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,12 @@ class ScheduleState:
 
 
 class Schedule:
-    """eta(N) with memory; `calibration` None is a policy without caution: eta = 0 throughout."""
+    """eta(N), or eta(N, z), with memory; `calibration` None is a policy without caution: eta = 0 throughout."""
 
     def __init__(self, calibration: Calibration | None, patience: int = 50) -> None:
         """Args: the table, and the clean transitions after an alarm before eta may fall again."""
         self._calibration = calibration
+        self._world = None if calibration is None or calibration.world is None else WorldLevels(calibration.world)
         self._patience = patience
 
     def start(self) -> ScheduleState:
@@ -35,11 +40,11 @@ class Schedule:
         eta, infeasible = self.table(0, 1.0)
         return ScheduleState(eta, infeasible, self._patience)
 
-    def table(self, count: int, spread: float) -> tuple[float, bool]:
-        """eta and `infeasible` for evidence of `count` transitions that left a posterior of this spread.
+    def table(self, count: int, spread: float, latent: np.ndarray | None = None) -> tuple[float, bool]:
+        """eta and `infeasible` for evidence of `count` transitions that left a posterior of this spread and mean.
 
         Where the calibration says how narrow the posterior was at each count, a posterior that is wider has seen
-        less than its count says, and is read at the count that it resembles.
+        less than its count says, and is read at the count that it resembles. No latent is the careful start's.
         """
         if self._calibration is None:
             return 0.0, False
@@ -47,9 +52,19 @@ class Schedule:
         if self._calibration.spread is not None:
             while place > 0 and spread > self._calibration.spread[place]:
                 place -= 1
+        if self._world is not None:
+            return self._world.start if latent is None else self._world.read(place, latent)
         return self._calibration.eta[place], self._calibration.infeasible[place]
 
-    def after(self, state: ScheduleState, count: int, spread: float, clean: bool, alarm: bool) -> ScheduleState:
+    def after(
+        self,
+        state: ScheduleState,
+        count: int,
+        spread: float,
+        clean: bool,
+        alarm: bool,
+        latent: np.ndarray | None = None,
+    ) -> ScheduleState:
         """The state after one more transition or decision.
 
         Args:
@@ -58,12 +73,14 @@ class Schedule:
             spread: the posterior's mean standard deviation.
             clean: it was used as evidence, so that it counts towards relaxing.
             alarm: something happened that calls for the careful start.
+            latent: the posterior's mean; needed where caution follows the world.
         """
+        eta, infeasible = self.table(count, spread, latent)
         if alarm:
-            careful, infeasible = self.table(0, 1.0)
-            return ScheduleState(max(careful, state.eta), infeasible, 0)
+            # A dear world may ask for more than the start did.
+            careful, marked = max(self.table(0, 1.0), (eta, infeasible), key=lambda found: found[0])
+            return ScheduleState(max(careful, state.eta), marked, 0)
         cleaned = min(state.clean + 1, self._patience) if clean else 0
-        eta, infeasible = self.table(count, spread)
         if eta < state.eta and cleaned < self._patience:
             return ScheduleState(state.eta, state.infeasible, cleaned)
         return ScheduleState(eta, infeasible, cleaned)

@@ -16,10 +16,15 @@ CAUTIONS = ("refinement", "actor", "both")
 VARIANTS = ("paper", "unit")
 WEIGHTS = ("eta", "full", "sqrt")
 KEEPS = ("best", "last")
+PERCENTILES = (10, 50, 90)
+"""Of eta over the simulated worlds, where caution follows the world."""
 MAX_WIDTH = 1 << 16
 """More than any network here has; what comes from a manifest is multiplied, and must stay a sane number."""
 
 _T = TypeVar("_T")
+_Row = tuple[float, ...]
+_LARGEST = 1e9
+"""Size of a number in a world table; products of two are still far from overflowing."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,8 @@ class Manifest:
     """Indices of the observation that are 1 at contact; their near range is enlarged for the networks."""
     contrasts: tuple[tuple[int, int, float], ...] = ()
     """(first, second, scale): the networks also get scale times the difference of these two observed numbers."""
+    approaches: tuple[tuple[int, int, int, float, float], ...] = ()
+    """(faster, slower, gap, scale, floor): the networks also get how soon this gap closes."""
     refinement: Refinement = Refinement()
     caution: str = "refinement"
     """Where caution comes from: `refinement` (Algorithm 1), `actor` (eta is an input of the actor), or `both`."""
@@ -165,13 +172,34 @@ class ChangeCalibration:
 
 
 @dataclass(frozen=True)
+class WorldCalibration:
+    """What the identified world is predicted to cost at each risk level; see `world_levels`."""
+
+    budget: float
+    """What the predicted cost must keep, in the unit of the tables: discounted."""
+    etas: tuple[float, ...]
+    """Risk levels, rising, below 1."""
+    intercept: tuple[tuple[float, ...], ...]
+    """Predicted cost where the posterior's mean is 0, [count][eta]."""
+    slope: tuple[tuple[tuple[float, ...], ...], ...]
+    """How it changes with the posterior's mean, [count][eta][latent]."""
+    margin: tuple[tuple[float, ...], ...]
+    """What a world costs more than predicted, at most at the calibrated level; never rising, [count][eta]."""
+    low: tuple[float, ...]
+    """Box of the beliefs that were calibrated, [latent]."""
+    high: tuple[float, ...]
+    eta_percentiles: tuple[tuple[float, ...], ...]
+    """10th, 50th and 90th percentile of eta over the simulated worlds, [count]; for people."""
+
+
+@dataclass(frozen=True)
 class Calibration:
     """The risk schedule and the numbers behind it."""
 
     counts: tuple[int, ...]
     """Transitions seen, 0 first, rising."""
     eta: tuple[float, ...]
-    """Risk level per count, never rising."""
+    """Risk level per count, never rising; where there is a world table, that of a typical world, for people."""
     infeasible: tuple[bool, ...]
     """Per count: no eta on the grid was enough, and the strongest one is used."""
     spread: tuple[float, ...] | None = None
@@ -179,6 +207,8 @@ class Calibration:
     tempering: float = 1.0
     """Factor on the evidence of one transition: correlated transitions say less than independent ones."""
     change: ChangeCalibration | None = None
+    world: WorldCalibration | None = None
+    """Where caution follows the identified world: read in the place of `eta` and `infeasible`."""
     assumptions: tuple[str, ...] = ()
     tables: Mapping[str, Any] = field(default_factory=dict)
     """Everything else (`epsilon`, `lipschitz`, `delta`, ...): carried along, not interpreted."""
@@ -186,6 +216,9 @@ class Calibration:
     def to_json(self) -> dict[str, Any]:
         known = asdict(self)
         tables = known.pop("tables")
+        if self.world is None:
+            # A bundle from before there were world tables is written again as it was.
+            del known["world"]
         return _plain({"schema": SCHEMA, **tables, **known})
 
 
@@ -213,6 +246,7 @@ def manifest_from_json(value: Any) -> Manifest:
         method=_text(_entry(table, "method", "The manifest")),
         closeness=_list(table, "closeness", _index(len(observation))),
         contrasts=_list(table, "contrasts", _contrast(len(observation))),
+        approaches=_list(table, "approaches", _approach(len(observation))),
         budget=_read_budget(_entry(table, "budget", "The manifest")),
         refinement=_read_refinement(_entry(table, "refinement", "The manifest")),
         caution=caution,
@@ -227,7 +261,7 @@ def calibration_from_json(value: Any) -> Calibration:
     table = dict(_table(value, where))
     if table.pop("schema", None) != SCHEMA:
         raise Refused(f"The calibration is not of schema {SCHEMA}, the only one this version reads.")
-    change = table.pop("change", None)
+    change, world = table.pop("change", None), table.pop("world", None)
     calibration = Calibration(
         counts=_take_list(table, "counts", _count),
         eta=_take_list(table, "eta", lambda v: _number(v, "eta", 0.0, 1.0)),
@@ -237,6 +271,7 @@ def calibration_from_json(value: Any) -> Calibration:
         else _take_list(table, "spread", lambda v: _number(v, "spread", 0.0, 1.0)),
         tempering=_number(table.pop("tempering", 1.0), "tempering", 0.0, 1.0),
         change=None if change is None else _read_change(change),
+        world=None if world is None else _read_world(world),
         assumptions=_take_list(table, "assumptions", _text),
         tables={name: entry for name, entry in table.items() if name != "spread"},
     )
@@ -245,8 +280,11 @@ def calibration_from_json(value: Any) -> Calibration:
         raise Refused("The calibration's counts must start at 0 and rise.")
     if not len(counts) == len(eta) == len(calibration.infeasible) == len(calibration.spread or counts):
         raise Refused("The calibration's tables differ in length.")
-    if any(a < b for a, b in pairwise(eta)) or eta[0] >= 1.0:
+    # The eta of a typical world may rise: it is not what is deployed.
+    if max(eta) >= 1.0 or (calibration.world is None and any(a < b for a, b in pairwise(eta))):
         raise Refused("The calibration's eta must stay below 1 and never rise with the count.")
+    if calibration.world is not None and len(calibration.world.margin) != len(counts):
+        raise Refused("The calibration's tables differ in length.")
     return calibration
 
 
@@ -334,6 +372,43 @@ def _read_change(value: Any) -> ChangeCalibration:
     )
 
 
+def _read_world(value: Any) -> WorldCalibration:
+    table = _exact(value, "world", tuple(WorldCalibration.__dataclass_fields__))
+
+    def items(value: Any, name: str, length: int | None) -> list[Any]:
+        if not isinstance(value, list) or length not in (None, len(value)):
+            raise Refused(f"The entry 'world {name}' does not have the shape of its table.")
+        return value
+
+    def row(value: Any, name: str, length: int | None = None) -> _Row:
+        return tuple(_number(item, f"world {name}", -_LARGEST, _LARGEST) for item in items(value, name, length))
+
+    def rows(value: Any, name: str, count: int | None, length: int) -> tuple[_Row, ...]:
+        return tuple(row(item, name, length) for item in items(value, name, count))
+
+    etas = row(table["etas"], "etas")
+    if not etas or etas[0] < 0.0 or etas[-1] >= 1.0 or any(a >= b for a, b in pairwise(etas)):
+        raise Refused("The entry 'world etas' must rise within [0, 1).")
+    low = row(table["low"], "low")
+    high = row(table["high"], "high", len(low))
+    if any(a > b for a, b in zip(low, high, strict=True)):
+        raise Refused("The entry 'world low' is above 'world high'.")
+    margin = rows(table["margin"], "margin", None, len(etas))
+    if any(a < b for early, late in pairwise(margin) for a, b in zip(early, late, strict=True)):
+        raise Refused("The entry 'world margin' must never rise with the count.")
+    counts = len(margin)
+    return WorldCalibration(
+        budget=_positive(table["budget"], "world budget"),
+        etas=etas,
+        intercept=rows(table["intercept"], "intercept", counts, len(etas)),
+        slope=tuple(rows(item, "slope", len(etas), len(low)) for item in items(table["slope"], "slope", counts)),
+        margin=margin,
+        low=low,
+        high=high,
+        eta_percentiles=rows(table["eta_percentiles"], "eta_percentiles", counts, len(PERCENTILES)),
+    )
+
+
 def _fields(table: Mapping[str, Any], name: str) -> tuple[Field, ...]:
     def read(value: Any) -> Field:
         row = _exact(value, name, ("name", "unit", "low", "high"))
@@ -418,6 +493,20 @@ def _contrast(end: int) -> Callable[[Any], tuple[int, int, float]]:
         if not (isinstance(value, list | tuple) and len(value) == 3):  # noqa: PLR2004 - first, second, scale
             raise Refused("A contrast is two places of the observation and a scale.")
         return index(value[0]), index(value[1]), _number(value[2], "scale of a contrast")
+
+    return read
+
+
+def _approach(end: int) -> Callable[[Any], tuple[int, int, int, float, float]]:
+    index = _index(end)
+
+    def read(value: Any) -> tuple[int, int, int, float, float]:
+        if not (isinstance(value, list | tuple) and len(value) == 5):  # noqa: PLR2004 - three places, scale, floor
+            raise Refused("An approach is three places of the observation, a scale and a floor.")
+        scale, floor = _number(value[3], "scale of an approach"), _number(value[4], "floor of an approach")
+        if floor <= 0.0:
+            raise Refused("The floor of an approach must be positive: the gap divides.")
+        return index(value[0]), index(value[1]), index(value[2]), scale, floor
 
     return read
 

@@ -159,6 +159,10 @@ BY_CONTENT: dict[str, tuple[Callable[[Files], Files], str]] = {
         with_header({f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(5000)}),
         "5000 tensors",
     ),
+    "a million tensors": (
+        with_header(b"{" + b",".join(b'"%d":{}' % i for i in range(1_000_000)) + b"}"),
+        "header of .* bytes",
+    ),
     "header names a tensor twice": (
         with_header(b'{"a":' + json.dumps(F32).encode() + b',"a":' + json.dumps(F32).encode() + b"}", bytes(4)),
         "a key twice",

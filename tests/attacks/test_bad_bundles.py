@@ -12,8 +12,8 @@ from ashore_runtime import Refused, bundle, container
 from attacks.crafted import BY_CONTENT, IN_FOLDERS, IN_ZIPS
 from runtime import small_bundle
 
-# 100 ms are meant; the bound leaves room for a machine that is busy with something else.
-MOST_SECONDS = 1.0
+# 100 ms are meant, of the processor: how long a busy machine makes it wait is not the loader's doing.
+MOST_SECONDS = 0.5
 MOST_KILOBYTES = 50 << 10
 
 
@@ -28,10 +28,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def refuse(path: Path, message: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(Refused, match=message) as refusal:
         bundle.load(path)
-    assert time.monotonic() - begun < MOST_SECONDS
+    assert time.process_time() - begun < MOST_SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_KILOBYTES
     assert re.fullmatch(r"[^\n]{10,400}\.", str(refusal.value)), f"not one sentence: {refusal.value}"
 

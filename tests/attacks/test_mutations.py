@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime import Refused, bundle, strict_json
 from attacks.crafted import seal
 from runtime import small_bundle
+from volumes import examples
 
 odd = st.one_of(
     st.none(),
@@ -58,7 +59,7 @@ def load_or_refuse(folder: Path, files: dict[str, bytes]) -> None:
     assert "\n" not in text and text.isprintable() and text.endswith("."), text
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, 1_000)
 @given(st.data())
 def test_any_value_anywhere_in_the_manifest(good, tmp_path, data):
     table = json.loads(good["manifest.json"])
@@ -67,7 +68,7 @@ def test_any_value_anywhere_in_the_manifest(good, tmp_path, data):
     load_or_refuse(tmp_path, seal(good, lambda table: replaced(table, path, new)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, 1_000)
 @given(st.data())
 def test_any_value_anywhere_in_the_calibration(good, tmp_path, data):
     table = json.loads(good["calibration.json"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ashore.calibration import calibrate as stages
+from ashore.calibration import careful_deployment
 from ashore.calibration.calibrate import CalibrationConfig, Subject, calibrate
 from ashore.calibration.ledger import Ledger, Paused
 from tests.calibration.linear_world import DISCOUNT, LENGTH, NOISE, LinearAgent, LinearWorld, error_exceeded_by
@@ -24,6 +25,7 @@ CONFIG = CalibrationConfig(
     reference=64,
     etas=(0.0, 0.3, 0.6, 0.9),
     reduction_counts=(0, 4),
+    rule="max",
     worlds_at_once=4096,
 )
 SUBJECT = Subject(LinearWorld(), LinearAgent(), jnp.float32(1.0), LinearWorld().description.budget)
@@ -123,6 +125,29 @@ def test_the_budget_rule_asks_for_no_more_than_the_cost_itself(calibration):
     assert np.all(calibration.measured.schedules["budget"].eta <= calibration.schedule.eta)
 
 
+def test_caution_that_follows_the_world_is_relaxed_where_the_belief_is_cheap():
+    programs = careful_deployment.deploy._cache_size  # pyright: ignore[reportAttributeAccessIssue]
+    before = programs()
+    found = calibrate(SUBJECT, dataclasses.replace(CONFIG, rule="world", environments=200), Ledger())
+    # The strongest level, the first schedule, the second one and no caution at all.
+    assert programs() == before + 1
+    world = found.world
+    assert world is not None and found.schedule is world.typical
+    # Fed z a decision costs BASE + slope z - grip eta with a budget of BASE: after 16 sights z <= -0.5 needs nothing,
+    # and z > 0.5 needs more than there is in most worlds.
+    last = found.measured.contexts.latents[-1, :, 0]
+    inside = (last >= world.table.low) & (last <= world.table.high)
+    assert np.all(world.eta[-1][(last < -0.5) & inside] == 0.0)
+    assert np.all(world.eta[-1][last > 0.3] >= 0.6) and world.infeasible[-1][last > 0.8].all()
+    assert len(set(world.eta[0])) == 1 and np.all(np.diff(world.table.margin, axis=0) <= 0.0)
+    np.testing.assert_allclose(np.asarray(world.table.slope)[-1, :, 0], 1.5 * FOR_EVER, rtol=0.15)
+    assert np.all(world.r_squared > 0.8)
+    # Half the worlds are under the budget without caution; here nearly all that can be are.
+    assert found.scheduled.coverage.share > found.neutral.coverage.share + 0.2
+    # And it costs less ease than the highest level for all.
+    assert found.scheduled.episode_return > -0.85 * LENGTH
+
+
 def test_the_same_belief_costs_the_same_bit_for_bit():
     task, agent, weights = SUBJECT[:3]
     keys = jax.random.split(jax.random.key(0), (1, 3, 2))
@@ -178,8 +203,9 @@ def test_the_plan_is_what_is_done():
     [
         ({"etas": (0.1, 0.5)}, "start at 0"),
         ({"etas": (0.0, 0.5, 0.5)}, "rise"),
-        ({"rule": "hope"}, "must be one of max, paper, direct, budget"),
+        ({"rule": "hope"}, "must be one of world, budget, max, paper, direct"),
         ({"environments": 8}, "needs at least 9 environments, not 8"),
+        ({"rule": "world", "environments": 17}, "'world' needs at least 18 environments at a level of 0.9, not 17"),
         ({"episodes": 0}, "at least one"),
         ({"level": 1.0}, "between 0 and 1"),
     ],

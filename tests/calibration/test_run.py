@@ -22,12 +22,16 @@ from ashore.learning import normalisation
 from ashore.learning.train import architecture
 from ashore.networks import architecture as networks
 from ashore_runtime.schema import calibration_from_json
+from ashore_runtime.world_levels import WorldLevels
 from tests.compilation import jit
 from tests.toy_world import CARTS
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-TINY = ["--environments", "10", "--episodes", "2", "--set", "largest_count=4", "reference=20", "etas=[0,0.5,0.9]"]
-FIGURES = {"epsilon", "lipschitz", "cost_difference", "cost_reduction", "risk_schedule", "theorem_bound", "coverage"}
+TINY = ["--environments", "18", "--episodes", "2", "--set", "largest_count=4", "reference=20", "etas=[0,0.5,0.9]"]
+FIGURES = {
+    "epsilon", "lipschitz", "cost_difference", "cost_reduction", "risk_schedule", "theorem_bound", "coverage",
+    "world_schedule",
+}  # fmt: skip
 
 
 # For the whole session: between two tests of this file a worker may run others, and a module's fixtures end there.
@@ -74,7 +78,9 @@ def test_a_run_is_calibrated_by_one_command_in_as_many_goes_as_it_takes(run, cap
     assert np.shape(written["delta"]) == (4, 3) and len(written["epsilon"]) == 4
     assert written["budget"]["discounted"] == pytest.approx(10.0) and written["budget"]["per_episode"] == 2.0
     assert written["schedule"]["eta"] == written["eta"] and len(written["assumptions"]) >= 9
-    assert written["coverage"]["scheduled"]["worlds"] == 10
+    assert written["coverage"]["scheduled"]["worlds"] == 18
+    assert written["rule"] == "world" and np.shape(written["world"]["margin"]) == (4, 3)
+    assert "eta over the simulated worlds" in shown
     assert {path.stem for path in folder.glob("*.png")} == FIGURES
     page = (folder / "README.md").read_text()
     assert all(sentence in page for sentence in written["assumptions"])
@@ -89,6 +95,7 @@ def test_the_runtime_reads_what_was_written(run):
     read = calibration_from_json(json.loads(path.read_text()))
     assert read.counts == (0, 1, 2, 4) and len(read.eta) == len(read.infeasible) == 4
     assert read.spread is not None and read.spread[0] == 1.0
+    assert read.world is not None and read.eta[0] == WorldLevels(read.world).start[0]
 
 
 def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
@@ -115,7 +122,7 @@ def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
         (["RUN", "--caution", "actors"], "Unknown caution 'actors': did you mean 'actor'?"),
         (["RUN", "--caution", "actor"], "needs a policy that takes a risk level"),
         (["RUN", "--environments", "3"], "A level of 0.9 needs at least 9 environments, not 3."),
-        (["RUN", "--rule", "hope"], "The rule must be one of max, paper, direct, budget, not 'hope'."),
+        (["RUN", "--rule", "hope"], "The rule must be one of world, budget, max, paper, direct, not 'hope'."),
         (["RUN", "--set", "etaz=[0]"], "Unknown setting 'etaz': did you mean 'etas'?"),
         (["RUN", "--set", "refinement.keep=first"], "The refinement keeps the best or the last action."),
         (["RUN", "--frontier", "--set", 'shifts=["trian"]'], "Unknown shift 'trian': did you mean 'train'?"),
@@ -128,7 +135,7 @@ def test_a_mistake_is_answered_in_one_sentence(run, words, complaint, capsys):
 
 
 def test_other_settings_do_not_mix_with_what_was_stopped(run):
-    config = CalibrationConfig(environments=9, episodes=1, first_episodes=1, largest_count=1, reference=20, seed=5)
+    config = CalibrationConfig(environments=18, episodes=1, first_episodes=1, largest_count=1, reference=20, seed=5)
     pieces: list[str] = []
     stages = run / "calibration" / "seed_0" / "stages"
     before = len(list(stages.iterdir())) if stages.exists() else 0

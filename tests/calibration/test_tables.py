@@ -14,9 +14,9 @@ from ashore.calibration import (
     latent_error,
     risk_schedule,
 )
-from ashore.calibration.careful_deployment import level_at
 from ashore.calibration.coverage import by_count, clopper_pearson_lower, coverage
 from ashore.calibration.latent_error import Table
+from ashore.calibration.risk_level import level_at
 
 
 def test_a_conformal_quantile_is_an_order_statistic_of_n_plus_one():
@@ -176,6 +176,6 @@ def test_the_budget_rule_reads_the_cost_itself():
 
 
 def test_a_level_is_held_until_the_next_count_is_reached():
-    levels = jnp.array([0.9, 0.6, 0.3])
-    held = [float(level_at((0, 4, 16), levels, jnp.int32(seen))) for seen in (0, 3, 4, 15, 16, 1000)]
+    levels, belief = jnp.array([0.9, 0.6, 0.3]), jnp.zeros(2)
+    held = [float(level_at((0, 4, 16), levels, jnp.int32(seen), belief)) for seen in (0, 3, 4, 15, 16, 1000)]
     assert held == pytest.approx([0.9, 0.9, 0.6, 0.6, 0.3, 0.3])

@@ -8,7 +8,6 @@ import functools
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +16,30 @@ import pytest
 
 from ashore.cli.main import main
 from ashore.environments import tasks
-from ashore.environments.base import Task
-from ashore.experiments import deployment, deployment_environment, evaluation, exporting, presets, settings, training
-from ashore.experiments.deployment import Caution, Moment
+from ashore.experiments import evaluation, exporting, presets, settings, training
 from ashore.experiments.evaluation import EvaluationConfig, evaluate_controller
 from ashore.experiments.training import TrainingRun
 from ashore.learning import checkpoint, train
-from ashore.learning.train import TrainConfig, TrainState
+from ashore.learning.train import TrainConfig
 from ashore.methods.registry import METHODS
 from ashore.networks import architecture, encoder
 from ashore.networks.architecture import named_weights
 from ashore_runtime import bundle
+from contracts import training_runs
+from contracts.training_runs import (
+    TRAINED,
+    WORLD,
+    deployed,
+    go_on,
+    jit,
+    numbers,
+    real_task,
+    same,
+    starting,
+    write_trained,
+)
 from experiments import cart_run
 
-TRAINED = [name for name, method in METHODS.items() if method.recipe is not None]
 OTHERS = [name for name in METHODS if name not in TRAINED]
 LATENT_FREE = ["nominal", "domain_randomisation", "spidr", "robust"]
 FORMS = {
@@ -40,60 +49,10 @@ FORMS = {
 """Settings of the other forms that the methods' pages name."""
 
 # Compiling is what takes the time here. One real world is trained in; the others, whose physics would be compiled once
-# per method for minutes, are traced, which meets every line that would run.
-WORLD = "Platoon"
-TRACED = [name for name in tasks.TASKS if name != WORLD]
-SMOKE = presets.lookup(WORLD, "smoke").train
-TIMELESS = Caution(deadline=float("inf"))
-
-
-# These programs run a few times and need no optimisation; the older code generator is twice as fast at that.
-jit = functools.partial(jax.jit, compiler_options=cart_run.QUICKLY)
-
-
-@functools.cache
-def real_task(name: str) -> Task:
-    family = tasks.TASKS[name]
-    return family.make(family.presets[family.default_preset])
-
-
-@functools.cache
-def program(name: str) -> Any:
-    return jit(functools.partial(METHODS[name].train_chunk, real_task(WORLD), SMOKE))
-
-
-@functools.cache
-def starting(name: str) -> Any:
-    return jit(functools.partial(METHODS[name].start, real_task(WORLD), SMOKE))
-
-
-@functools.cache
-def begin(name: str, seed: int) -> TrainState:
-    return starting(name)(jax.random.key(seed))
-
-
-def go_on(name: str, state: TrainState, chunks: int) -> tuple[TrainState, dict[str, Any]]:
-    metrics: dict[str, Any] = {}
-    for _ in range(chunks):
-        state, metrics = program(name)(state)
-    return state, metrics
-
-
-@functools.cache
-def trained(name: str) -> tuple[TrainState, dict[str, Any]]:
-    return go_on(name, begin(name, 0), SMOKE.decisions // SMOKE.chunk)
-
-
-def numbers(tree: Any) -> list[np.ndarray]:
-    leaves = jax.tree.leaves(tree)
-    return [
-        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
-        for leaf in leaves
-    ]
-
-
-def same(one: Any, other: Any) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
+# per method for minutes, are traced, which meets every line that would run (`test_training_everywhere` runs them).
+SMOKE = training_runs.smoke(WORLD)
+trained = functools.partial(training_runs.trained, WORLD)
+begin = functools.partial(training_runs.begin, WORLD)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -115,10 +74,10 @@ def test_every_network_is_trained_or_said_not_to_be(name: str):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_same_key_gives_the_same_run_and_a_checkpoint_changes_nothing(name: str, tmp_path: Path):
-    early, _ = go_on(name, begin(name, 0), 1)
+    early, _ = go_on(WORLD, name, begin(name, 0), 1)
     checkpoint.save(tmp_path, early, SMOKE.chunk, {})
-    template = jax.eval_shape(starting(name), jax.random.key(0))
-    resumed, _ = go_on(name, checkpoint.restore(tmp_path, template).state, 2)
+    template = jax.eval_shape(starting(WORLD, name), jax.random.key(0))
+    resumed, _ = go_on(WORLD, name, checkpoint.restore(tmp_path, template).state, 2)
     assert same(resumed, trained(name)[0])
 
 
@@ -156,7 +115,7 @@ def test_another_key_gives_another_run():
 
 
 @pytest.mark.parametrize("name", TRAINED)
-@pytest.mark.parametrize("task_name", TRACED)
+@pytest.mark.parametrize("task_name", training_runs.OTHERS)
 def test_it_trains_on_every_task_in_shapes_and_types(task_name: str, name: str):
     task, smoke, method = real_task(task_name), presets.lookup(task_name, "smoke").train, METHODS[name]
     before = jax.eval_shape(lambda key: method.start(task, smoke, key), jax.random.key(0))
@@ -171,20 +130,7 @@ def run_of(task_name: str, name: str, folder: Path) -> Path:
     preset = tasks.TASKS[task_name].default_preset
     if task_name != WORLD:
         return cart_run.write(folder, task=task_name, task_preset=preset, method=name)
-    training.begin(TrainingRun(task_name, preset, name, SMOKE), folder)
-    training._write_policy(folder, jax.tree.map(lambda leaf: leaf[None], trained(name)[0]), SMOKE.decisions)
-    return folder
-
-
-def deployed(path: Path, task_name: str) -> list[Moment]:
-    """The first decisions of a bundle in a world of another shift."""
-    runtime = deployment.load_runtime(path, TIMELESS, freeze=False)
-    shift = list(real_task(task_name).description.shifts)[-1]
-    parameters = deployment_environment.draw_parameters(task_name, None, shift, 0, 1)[0]
-    env = deployment_environment.world(runtime.bundle.manifest, task_name, None, parameters)
-    seen = list(itertools.islice(deployment.moments(runtime, env, 1, seed=0), 30))
-    runtime.close()
-    return seen
+    return write_trained(task_name, name, folder)
 
 
 @pytest.mark.parametrize("name", TRAINED)

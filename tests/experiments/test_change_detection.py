@@ -1,5 +1,6 @@
 """The change detector calibrated from simulation and tried on worlds that change."""
 
+import dataclasses
 import json
 
 import jax
@@ -15,9 +16,10 @@ from ashore.experiments.change_detection import Schedule, streams
 from ashore.experiments.deployment import Caution
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
 from ashore.experiments.jax_twin import twin
+from ashore.learning.train import architecture
 from ashore_runtime import bundle
 from ashore_runtime.change import ChangeDetector
-from ashore_runtime.schema import ChangeCalibration
+from ashore_runtime.schema import ChangeCalibration, WorldCalibration
 from experiments import cart_run
 from toy_world import Cart
 
@@ -42,10 +44,31 @@ def physics(count: int):
     return task, randomisation.sample(task.description.shifts["train"], task.parameters_type, jax.random.key(1), count)
 
 
-def test_gain_eta_and_alarms_are_the_runtimes(run):
+def synthetic_world(latent: int) -> WorldCalibration:
+    """A table in which the last latent decides, so that levels rise and fall with what is believed."""
+    slope = np.zeros((4, 3, latent))
+    slope[1:, :, -1] = 4.0
+    return WorldCalibration(
+        budget=10.0,
+        etas=(0.0, 0.5, 0.9),
+        intercept=((9.6, 9.2, 8.8),) * 4,
+        slope=tuple(tuple(map(tuple, rows)) for rows in slope.tolist()),
+        margin=((1.0, 1.0, 1.0), (0.1, 0.1, 0.1), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
+        low=(-1.0,) * latent,
+        high=(1.0,) * latent,
+        eta_percentiles=((0.0, 0.0, 0.0),) * 4,
+    )
+
+
+@pytest.mark.parametrize("by_world", [False, True])
+def test_gain_eta_and_alarms_are_the_runtimes(run, by_world):
     trained = load_trained(run, 0)
     calibrated = read_calibration(trained)
     assert calibrated is not None
+    if by_world:
+        latent = architecture(trained.task, trained.run.train).sizes.latent
+        known = dataclasses.replace(calibrated.calibration, world=synthetic_world(latent))
+        calibrated = calibrated._replace(calibration=known)
     # A policy that was never trained gains next to nothing: so little is an alarm here.
     touchy = ChangeCalibration(threshold=1.5, drift=0.01, memory=6, clip=0.2)
     made = export_run(trained, run / "a.bundle", calibrated, change=touchy)
@@ -55,6 +78,9 @@ def test_gain_eta_and_alarms_are_the_runtimes(run):
     schedule = change_detection.schedule_of(made.calibration)
     found = streams(task, twin(made.manifest, made.weights), schedule, parameters, parameters, 3, 120, detector=touchy)
     assert set(found.eta[0].tolist()) == {np.float32(0.9), np.float32(0.5), np.float32(0.0)}
+    # By the world it goes both ways, and not only up when there is an alarm.
+    first = int(np.argmax(found.alarm[0]))
+    assert (np.diff(found.eta[0, :first]) > 0.0).any() == by_world and (np.diff(found.eta[0, :first]) < 0.0).any()
     # The same world played by hand: the batched cart's first scene, the runtime's actions.
     worlds = start_worlds(task, jax.random.split(jax.random.key(3), 1), parameters)
     detector, total, alarms = ChangeDetector(touchy), 0.0, 0

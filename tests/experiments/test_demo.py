@@ -1,17 +1,199 @@
+"""The demo: bundles beside themselves without caution and beside a baseline, or a script where there is no bundle."""
+
+import json
+import shutil
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from PIL import Image
 
-from ashore.experiments.demo import DemoConfig, demo
+from ashore.cli.demo_view import sparkline
+from ashore.cli.main import main
+from ashore.experiments import demo_crew, demo_drive, demo_plan
+from ashore.experiments.demo_crew import crew
+from ashore.experiments.demo_outcome import Outcome
+from ashore.experiments.demo_plan import Show, Way, plan
+from ashore.experiments.demo_verdict import verdict
+from ashore.experiments.deployment import Caution
+from ashore.experiments.exporting import export_run, load_trained, read_calibration
+from ashore_runtime import bundle
+from experiments import cart_run
+
+CARTS = Show("Cart", "cart", "deploy", worlds=2, episodes=2, controller="full speed", film_every=5)
 
 
-def test_the_demo_films_both_worlds_and_draws_their_cost_against_the_budget(tmp_path):
-    shown = demo(DemoConfig(out=tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"point_goal.mp4", "platoon.mp4", "summary.png"}
-    for played in shown.played.values():
-        (episode,) = played.episodes
-        assert not episode.diverged
-        assert len(episode.rewards) == len(episode.costs) == played.description.decisions_per_episode
-        assert played.video.stat().st_size > 10_000
-    figure = np.asarray(Image.open(shown.figure).convert("RGB"))
+@pytest.fixture
+def carts(monkeypatch):
+    """Carts instead of the two worlds that take a minute."""
+    cart_run.register(monkeypatch)
+    monkeypatch.setattr(demo_plan, "SHOWS", (CARTS,))
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    """A folder with a calibrated bundle of carts."""
+    folder = tmp_path_factory.mktemp("bundles")
+    with pytest.MonkeyPatch.context() as patch:
+        cart_run.register(patch)
+        run = cart_run.write(tmp_path_factory.mktemp("runs") / "carts")
+        cart_run.calibrate(run)
+        trained = load_trained(run, 0)
+        export_run(trained, folder / "cart.zip", read_calibration(trained))
+    return folder
+
+
+def _demo(bundles, out, *words):
+    return main(["demo", "--bundles", str(bundles), "--out", str(out), "--processes", "1", *words])
+
+
+def test_without_bundles_scripts_play_both_worlds(tmp_path, capsys):
+    bundles, out = tmp_path / "bundles", tmp_path / "demo"
+    bundles.mkdir()
+    assert _demo(bundles, out) == 0
+    shown = capsys.readouterr().out
+    assert f"There is no bundle {bundles / 'platoon'}: Platoon is played by its scripted controller instead." in shown
+    assert "PointGoal2, scripted controller: return" in shown and f"report: {out / 'report.html'}" in shown
+    files = {path.name for path in out.iterdir()}
+    assert files == {"point_goal2.mp4", "platoon.mp4", "scripted.png", "comparison.json", "report.html"}
+    assert all((out / name).stat().st_size > 10_000 for name in ("point_goal2.mp4", "platoon.mp4"))
+    figure = np.asarray(Image.open(out / "scripted.png").convert("RGB"))
     # More than one colour: something was drawn.
     assert len(np.unique(figure.reshape(-1, 3), axis=0)) > 10
+
+
+@pytest.mark.usefixtures("carts")
+def test_a_bundle_is_deployed_beside_itself_without_caution_and_beside_a_baseline(bundles, tmp_path, capsys):
+    (tmp_path / "cart" / "baseline").mkdir(parents=True)
+    assert _demo(bundles, tmp_path) == 0
+    shown = capsys.readouterr().out
+    for words in ("Cart, calibrated schedule, world 2 of 2", "same at eta = 0", "baseline: full speed", "under budget"):
+        assert words in shown
+    assert f"video: {tmp_path / 'cart.mp4'}" in shown and f"figure: {tmp_path / 'caution.png'}" in shown
+    (show,) = json.loads((tmp_path / "comparison.json").read_text())["shows"]
+    assert [way["way"] for way in show["ways"]] == ["calibrated", "eta_0", "baseline"]
+    worlds = []
+    for way in show["ways"]:
+        folder = tmp_path / "cart" / way["way"]
+        summary = json.loads((folder / "summary.json").read_text())
+        lines = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+        assert len(lines) == 80 and [line["episode"] for line in lines[::20]] == [0, 1, 2, 3]
+        assert way["mean_cost"] == pytest.approx(sum(line["cost"] for line in lines) / 4)
+        worlds.append(summary["worlds"])
+        assert lines[0]["eta"] == (0.9 if way["way"] == "calibrated" else 0.0)
+    assert worlds[0] == worlds[1] == worlds[2] and worlds[0][0] != worlds[0][1]
+    page = (tmp_path / "report.html").read_text()
+    assert "Side by side" in page and show["sentences"][0] in page and "data:video/mp4" in page
+
+
+@pytest.mark.usefixtures("carts")
+def test_all_ways_meet_the_same_scenes_in_every_episode(bundles):
+    (planned,) = plan(bundles).deployed
+    world = demo_drive.draw_worlds(CARTS, 3)[1]
+    told = []
+    done = [demo_drive.drive(CARTS, way, world, told.append) for way in planned.ways]
+    first = np.array([[m.observation for m in moments if m.decision == 0] for moments in done])
+    np.testing.assert_array_equal(first[0], first[1])
+    np.testing.assert_array_equal(first[0], first[2])
+    assert (first[0, 0] != first[0, 1]).any()
+    assert [news.way for news in told if news.world_ended] == ["calibrated", "eta_0", "baseline"]
+    # A world is met as if nobody had been anywhere before.
+    again = demo_drive.drive(CARTS, planned.ways[0], world, told.append)
+    assert [m.reward for m in again] == [m.reward for m in done[0]] and again[0].evidence.n_real == 1
+
+
+@pytest.mark.usefixtures("carts")
+def test_what_is_missing_is_said(bundles, tmp_path, monkeypatch):
+    whole = bundle.load(bundles / "cart.zip")
+    bundle.write(tmp_path / "cart", whole.manifest, whole.weights, whole.golden, whole.card, None)
+    monkeypatch.setattr(demo_plan, "SHOWS", (replace(CARTS, controller=None),))
+    made = plan(tmp_path)
+    assert [way.name for way in made.deployed[0].ways] == ["eta_0"]
+    assert made.remarks == [
+        "The bundle of Cart has no calibration: it runs at eta = 0, with no schedule beside it.",
+        f"Cart has no baseline here: there is no bundle {tmp_path / 'cart'}_baseline.",
+    ]
+    shutil.copytree(tmp_path / "cart", tmp_path / "cart_baseline")
+    assert [way.label for way in plan(tmp_path).deployed[0].ways] == ["policy at eta = 0", "baseline: risk adaptive"]
+
+
+@pytest.mark.usefixtures("carts")
+def test_a_bundle_that_cannot_be_used_is_answered_in_one_sentence(bundles, tmp_path, monkeypatch, capsys):
+    damaged = bytearray((bundles / "cart.zip").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "cart.zip").write_bytes(damaged)
+    assert _demo(tmp_path, tmp_path / "out") == 2
+    shown = capsys.readouterr().err
+    assert f"The bundle {tmp_path / 'cart.zip'} is refused: " in shown and shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(demo_plan, "SHOWS", (replace(CARTS, task="Platoon"),))
+    assert _demo(bundles, tmp_path / "out") == 2
+    assert "is a bundle of Cart, and the demo needs one of Platoon." in capsys.readouterr().err
+    assert _demo(tmp_path / "nowhere", tmp_path / "out") == 2
+    assert f"There is no folder {tmp_path / 'nowhere'}." in capsys.readouterr().err
+
+
+def _outcome(name, costs, returns, eta=(0.0, 0.0), alarms=0):
+    worlds = len(costs)
+    curves = np.tile(np.array(eta, float), (worlds, 1))
+    return Outcome(
+        way=Way(name, "baseline: FVD" if name == "baseline" else name, None, Caution()),
+        budget=20.0,
+        returns=np.array(returns, float),
+        costs=np.array(costs, float),
+        eta=curves,
+        spread=np.tile([1.0, 0.25], (worlds, 1)),
+        spent=curves,
+        alarms=np.array([alarms] + [0] * (worlds - 1)),
+        episodes=1,
+    )
+
+
+def test_the_closing_sentences_say_what_the_numbers_say():
+    neutral = _outcome("eta_0", [30, 31, 29, 30], [8, 8, 8, 8])
+    careful = _outcome("calibrated", [20, 20, 20, 31], [7, 7, 7, 7], eta=(0.9, 0.3))
+    lowered = verdict("Platoon", [careful, neutral])
+    assert lowered[0] == (
+        "Platoon: the calibrated schedule lowered the cost from 30.0 to 22.8 of 20 per episode (in 3 of 4 worlds it "
+        "was lower); return went from 8.0 to 7.0."
+    )
+    # Differences -10, -11, -9, +1: mean -7.25, deviation 5.56, standard error 2.78.
+    assert lowered[1] == "The difference is -7.2 with a standard error of 2.8 over the worlds."
+    assert lowered[2].startswith("Caution relaxed: eta went from 0.90 to 0.30 while")
+    raised = verdict("Platoon", [_outcome("calibrated", [30, 31, 29, 34], [8] * 4, eta=(0.8, 0.8)), neutral])
+    assert "did not lower the cost here: it went from 30.0 to 31.0" in raised[0] and "in 0 of 4 worlds" in raised[0]
+    assert raised[1].endswith(
+        "+1.0 with a standard error of 1.0 over the worlds: so few worlds cannot tell it from chance."
+    )
+    assert raised[2].startswith("Caution did not relax: eta began and ended at 0.80")
+    same = verdict("Platoon", [_outcome("calibrated", [30, 31, 29, 30], [8] * 4, eta=(0.1, 0.5), alarms=3), neutral])
+    assert "did not lower the cost here: 30.0 of 20 per episode with it and without it." in same[0]
+    assert same[1].startswith("Caution rose")
+    assert same[2].startswith("In 1 of 4 worlds") and same[2].endswith("3 times in all.")
+
+
+def test_the_closing_sentences_of_few_worlds_of_no_calibration_and_of_a_baseline():
+    few = verdict("Cart", [_outcome("calibrated", [1], [1]), _outcome("eta_0", [9], [1])])
+    assert few[1] == "1 world cannot tell this from chance."
+    alone = verdict("Cart", [_outcome("eta_0", [9, 11], [1, 1]), _outcome("baseline", [40, 42], [3, 3])])
+    assert alone == [
+        "Cart: without a calibration the policy ran at eta = 0 and cost 10.0 of 20 per episode; whether caution would "
+        "help is not shown.",
+        "The baseline (FVD) cost 41.0 of 20 per episode with a return of 3.0; the policy at eta = 0 cost 10.0 with a "
+        "return of 1.0.",
+    ]
+
+
+def test_workers_in_processes_are_heard_before_they_are_done():
+    heard = []
+    with crew(2) as workers:
+        for number in range(3):
+            workers.submit(demo_crew.tell, number)
+        assert [future.result() for future in workers.finished(heard.append)] == [None] * 3
+    assert sorted(heard) == [0, 1, 2]
+
+
+def test_a_curve_in_letters():
+    assert sparkline([1.0, 0.5, 0.0], 8) == "█▄ "
+    long = sparkline(np.linspace(1.0, 0.0, 100).tolist(), 5)
+    assert len(long) == 5 and long[0] == "█" and long[-1] == " "

@@ -1,5 +1,6 @@
 """From a run to a bundle: what travels is what was trained, and says so."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from ashore.cli.main import main
 from ashore.experiments import exporting
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
+from ashore.learning.train import architecture
 from ashore_runtime import bundle, golden
+from ashore_runtime.schema import WorldCalibration
 from experiments import cart_run
 
 
@@ -99,6 +102,36 @@ def test_the_card_tells_a_person_what_matters(run):
         "method `risk_adaptive` on Cart",
     ):
         assert said in card, said
+
+
+def test_caution_that_follows_the_world_is_told_as_such(run, capsys):
+    cart_run.calibrate(run)
+    trained = load_trained(run, 0)
+    calibrated = read_calibration(trained)
+    assert calibrated is not None
+    latent = architecture(trained.task, trained.run.train).sizes.latent
+    world = WorldCalibration(
+        budget=2.0,
+        etas=(0.0, 0.5, 0.9),
+        intercept=((1.0, 1.0, 1.0),) * 4,
+        slope=((((0.0,) * latent),) * 3,) * 4,
+        margin=((3.0, 3.0, 2.5),) * 2 + ((0.0, 0.0, 0.0),) * 2,
+        low=(-1.0,) * latent,
+        high=(1.0,) * latent,
+        eta_percentiles=((0.9, 0.9, 0.9), (0.9, 0.9, 0.9), (0.0, 0.5, 0.9), (0.0, 0.0, 0.5)),
+    )
+    known = dataclasses.replace(calibrated.calibration, world=world)
+    made = export_run(trained, run / "careful.bundle", calibrated._replace(calibration=known))
+    assert made.calibration is not None and made.calibration.world == world
+    for said in (
+        "it starts at eta = 0.9, which is infeasible: not enough",
+        "| from this many transitions on | 10 % | 50 % | 90 % |",
+        "| 0 | 0.9 | 0.9 | 0.9 |\n| 16 | 0 | 0.5 | 0.9 |\n| 32 | 0 | 0 | 0.5 |",
+    ):
+        assert said in made.card, said
+    assert main(["inspect", str(run / "careful.bundle")]) == 0
+    shown = capsys.readouterr().out
+    assert "typical world" in shown and "90 %" in shown
 
 
 def test_export_and_inspect_by_command(run, capsys):

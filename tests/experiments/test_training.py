@@ -17,6 +17,7 @@ from ashore.cli.main import main
 from ashore.experiments import presets, records, training
 from ashore.experiments.evaluation import EvaluationConfig, evaluate_run, write_results
 from ashore.experiments.training import TrainingRun
+from volumes import volume
 
 RUN = TrainingRun("Platoon", "P-train", "risk_adaptive", presets.lookup("Platoon", "smoke").train, seeds=2, seed=3)
 
@@ -108,7 +109,7 @@ def test_kill_at_random_moments_always_resumes(straight: Path, tmp_path: Path):
     training.begin(RUN, folder)
     command = [sys.executable, "-m", "ashore.cli.main", "train", "--resume", str(folder), "--checkpoint-seconds", "0"]
     chance, environment = random.Random(0), os.environ | QUICK_PROCESS
-    for _ in range(2):
+    for _ in range(volume(2, 6)):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
         assert process.stdout is not None
         # Compiling takes most of the time: wait for the first row, then strike while rows and checkpoints are written.

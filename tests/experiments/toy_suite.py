@@ -43,7 +43,7 @@ SCALE = Scale(
     protocol=Protocol(environments=3, episodes=2, windows=4, compute="float32"),
     # A threshold so low that refinement always has something to do.
     caution=CautionConfig(compute="float32", refinement=RefinementConfig(variant="unit", threshold_scale=0.01)),
-    calibration=CalibrationConfig(environments=9),
+    calibration=CalibrationConfig(environments=9, rule="budget"),
 )
 COUNTS, ETAS = [0, 8, 16], [0.9, 0.5, 0.0]
 """The made-up schedule."""

@@ -7,6 +7,7 @@ import pytest
 from ashore.learning import normalisation
 from ashore.learning.normalisation import CLIP, MAX_COUNT, RunningStatistics
 from ashore.networks.architecture import Architecture
+from ashore.types import Approach
 
 GENERATOR = np.random.default_rng(0)
 
@@ -121,3 +122,15 @@ def test_a_contrast_is_a_scaled_difference_of_raw_numbers():
     seen = normalisation.see(nets, normalisation.init(3, 1).observation, jnp.array([0.5, 9.0, 0.7]))
     assert nets.seen == 4
     np.testing.assert_allclose(seen, [0.5, 9.0, 0.7, 3.0], rtol=1e-5)
+
+
+def test_an_approach_is_how_soon_a_gap_closes():
+    # 5 * (0.7 - 0.5) / 0.4 = 2.5; who falls back does not close in; a gap below the floor counts as the floor, and
+    # what comes out is cut at 5: 5 * 0.2 / 0.1 = 10.
+    nets = Architecture(3, 1, (0,), approaches=(Approach(2, 0, 1, 5.0, 0.1), Approach(0, 2, 1, 5.0, 0.1)))
+    statistics = normalisation.init(3, 1).observation
+    seen = normalisation.see(nets, statistics, jnp.array([0.5, 0.4, 0.7]))
+    assert nets.seen == 5
+    np.testing.assert_allclose(seen, [0.5, 0.4, 0.7, 2.5, 0.0], rtol=1e-5)
+    touching = normalisation.see(nets, statistics, jnp.array([0.5, -0.4, 0.7]))
+    np.testing.assert_allclose(touching[3:], [5.0, 0.0])

@@ -57,7 +57,7 @@ def weights(facts: Manifest, seed: int = 0) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
     network = facts.network
     observation, action, features = len(facts.observation), len(facts.action), len(facts.dynamics_features)
-    seen = observation + 2 * len(facts.closeness) + len(facts.contrasts)
+    seen = observation + 2 * len(facts.closeness) + len(facts.contrasts) + len(facts.approaches)
     found: dict[str, np.ndarray] = {}
 
     def dense(name: str, inputs: int, outputs: int, *stack: int) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime import Refused, bundle, schema, signature
 from ashore_runtime.schema import Calibration
 from ashore_runtime.signature import TrustedKey
 from runtime import small_bundle
+from volumes import examples, volume
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -38,7 +39,7 @@ def test_folder_and_zip_hold_the_same(bundle_folder: Path, tmp_path: Path):
         np.testing.assert_array_equal(tensor, packed.weights[name])
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, 5_000)
 @given(
     st.lists(st.floats(0.0, 0.95), min_size=1, max_size=8).map(lambda etas: tuple(sorted(etas, reverse=True))),
     st.floats(0.0, 1.0),
@@ -64,7 +65,10 @@ def test_every_flipped_bit_is_found(bundle_folder: Path, tmp_path: Path, form):
         whole = file.read_bytes()
         # Half of the flips where the structure is, at both ends.
         places = np.concatenate(
-            [generator.integers(0, min(400, len(whole)), 40), generator.integers(0, len(whole), 60)]
+            [
+                generator.integers(0, min(400, len(whole)), volume(40, 500)),
+                generator.integers(0, len(whole), volume(60, 1_000)),
+            ]
         )
         for place in (*places, len(whole) - 1 - generator.integers(0, min(400, len(whole)))):
             bad = bytearray(whole)
@@ -80,7 +84,8 @@ def test_every_truncation_is_found(bundle_folder: Path, tmp_path: Path):
     path = bundle.save_again(bundle.load(bundle_folder), tmp_path / "b.zip")
     whole = path.read_bytes()
     generator = np.random.default_rng(0)
-    lengths = {*range(200), *range(len(whole) - 200, len(whole)), *generator.integers(0, len(whole), 200).tolist()}
+    anywhere = generator.integers(0, len(whole), volume(200, 8_000)).tolist()
+    lengths = {*range(200), *range(len(whole) - 200, len(whole)), *anywhere}
     for length in lengths:
         path.write_bytes(whole[:length])
         with pytest.raises(Refused):
@@ -88,6 +93,39 @@ def test_every_truncation_is_found(bundle_folder: Path, tmp_path: Path):
     path.write_bytes(whole + b"\0")
     with pytest.raises(Refused, match="not a bundle in its stored form"):
         bundle.load(path)
+
+
+def test_every_shortened_file_of_a_folder_is_found(bundle_folder: Path, tmp_path: Path):
+    generator = np.random.default_rng(0)
+    path = bundle.save_again(bundle.load(bundle_folder), tmp_path / "b")
+    for file in sorted(path.iterdir()):
+        whole = file.read_bytes()
+        for length in (0, len(whole) - 1, *generator.integers(0, len(whole), volume(10, 400))):
+            file.write_bytes(whole[:length])
+            with pytest.raises(Refused):
+                bundle.load(path)
+        file.write_bytes(whole)
+    bundle.load(path)
+
+
+names = st.lists(st.text("abcdef_0123456789", min_size=1, max_size=12), min_size=1, max_size=5, unique=True)
+edges = st.tuples(st.floats(-1e6, 0.0, width=32), st.floats(0.0, 1e6, width=32))
+
+
+@examples(4, 60)
+@given(names, edges, st.integers(0, 4), st.integers(1, 9), st.sampled_from(["relu", "silu"]), st.booleans(), st.text())
+def test_any_bundle_is_saved_loaded_and_saved_as_the_same_bytes(
+    tmp_path, fields, edge, latent, width, kind, zipped, card
+):
+    observation = tuple(schema.Field(name, "1", *edge) for name in fields)
+    network = dataclasses.replace(
+        small_bundle.NETWORK, latent=latent, hidden=(width,), critic_width=width + 1, activation=kind
+    )
+    facts = small_bundle.manifest(network, observation=observation, dynamics_features=(0,))
+    facts = dataclasses.replace(facts, task=dataclasses.replace(facts.task, summary=card))
+    first = small_bundle.write(tmp_path / ("first.zip" if zipped else "first"), facts)
+    second = bundle.save_again(bundle.load(first), tmp_path / ("second.zip" if zipped else "second"))
+    assert contents(first) == contents(second)
 
 
 def test_what_could_not_be_loaded_is_not_written(tmp_path: Path):

@@ -9,6 +9,7 @@ import pytest
 from ashore_runtime.guard import Guard, GuardSettings
 from ashore_runtime.reasons import Reason
 from runtime import small_bundle
+from volumes import volume
 
 MANIFEST = small_bundle.manifest()
 DEVIATION = np.array([1.0, 0.5, 1.0, 1.0], np.float32)
@@ -129,7 +130,7 @@ def test_old_repeated_shuffled_and_future_observations():
 def test_random_bytes_never_get_through_and_never_raise():
     generator = np.random.default_rng(0)
     watching = guard(stuck_steps=0)
-    for _ in range(20_000):
+    for _ in range(volume(20_000, 1_000_000)):
         given = np.frombuffer(generator.bytes(16), np.float32)
         values, reasons = watching.check(given, 0)
         if values is None:

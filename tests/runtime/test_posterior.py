@@ -4,11 +4,12 @@ import json
 
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore.networks import encoder
 from ashore_runtime import posterior
+from volumes import examples
 
 
 def factors(seed, count, latent=5):
@@ -47,7 +48,7 @@ def test_same_as_the_trained_encoder():
     assert ours.count == int(theirs.count)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 10_000)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.randoms(use_true_random=False))
 def test_order_does_not_matter_and_precision_only_grows(seed, count, random):
     means, precisions = factors(seed, count)

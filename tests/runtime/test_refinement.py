@@ -5,11 +5,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime.refinement import Box, interpolation_weight, refine
 from ashore_runtime.schema import Refinement
+from volumes import examples
 
 BOX = Box(np.full(2, -1.0, np.float32), np.full(2, 1.0, np.float32))
 
@@ -131,7 +132,7 @@ choices = st.builds(
 starts = st.tuples(*2 * [st.floats(-1.0, 1.0, width=32)]).map(lambda pair: vector(*pair))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 10_000)
 @given(problems, choices, starts, st.floats(0.0, 0.95), number)
 def test_what_is_sent_is_inside_the_box_and_was_judged(critics, chosen, nominal, eta, threshold):
     found = refine(critics, nominal, eta, threshold, BOX, chosen)
@@ -141,7 +142,7 @@ def test_what_is_sent_is_inside_the_box_and_was_judged(critics, chosen, nominal,
         assert found.cost == critics.cost(found.action)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 10_000)
 @given(problems, choices, starts, st.floats(0.01, 0.95), number)
 def test_more_time_never_gives_a_worse_answer(critics, chosen, nominal, eta, threshold):
     # A clock that allows k steps, for every k: the value can only get better, and a fit stays a fit.

@@ -13,6 +13,7 @@ import pytest
 from ashore_runtime import Mode, Refused, Runtime
 from ashore_runtime import journal as journals
 from runtime import small_bundle
+from volumes import SOAK, volume
 
 # A deployment that says after each transition how many are in the posterior, until it is killed.
 LOOP = """
@@ -42,7 +43,7 @@ def deployed(folder: Path, journal: Path, count: int) -> Runtime:
     return runtime
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(volume(3, 40)))
 def test_kill_9_loses_at_most_one_transition(bundle_folder: Path, tmp_path: Path, seed):
     journal = tmp_path / "run.jnl"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -84,7 +85,7 @@ def test_resume_at_every_truncation(bundle_folder: Path, tmp_path: Path):
     deployed(bundle_folder, journal, 4).close()
     whole = journal.read_bytes()
     counts = []
-    for length in range(8, len(whole), 7):
+    for length in range(8, len(whole), 1 if SOAK else 7):
         journal.write_bytes(whole[:length])
         if not list(journals.records(journal)):
             with pytest.raises(Refused, match="does not begin"):

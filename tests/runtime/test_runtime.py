@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime import GuardSettings, Limits, Mode, ModeSettings, Reason, Refused, Runtime
@@ -20,6 +20,7 @@ from ashore_runtime.results import recorded_decisions
 from ashore_runtime.schema import Refinement
 from runtime import small_bundle
 from runtime.fake_clock import FakeClock
+from volumes import examples
 
 PERIOD = round(small_bundle.PERIOD * 1e9)
 NEVER_STUCK = Limits(guard=GuardSettings(stuck_steps=0))
@@ -42,7 +43,7 @@ def patient(bundle_folder: Path) -> Runtime:
     return Runtime.load(bundle_folder, clock=FakeClock(), freeze=False, limits=NEVER_STUCK)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 10_000)
 @given(st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=5))
 def test_any_bytes_are_answered(patient, rows):
     patient.reset()
@@ -68,7 +69,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 10_000)
 @given(st.lists(st.tuples(anything, anything, anything, st.booleans()), min_size=1, max_size=6))
 def test_act_and_observe_never_raise(patient, steps):
     patient.reset()
@@ -97,6 +98,27 @@ def test_the_value_that_is_reported_is_that_of_the_action_that_is_sent(tight_fol
         sources.add(result.source)
         runtime.observe(observation + 0.1, 0.0, 0.0)
     assert sources == {"refined", "nominal"} and runtime.eta == 0.0
+
+
+@pytest.fixture(scope="session")
+def judged(tight_folder: Path) -> Runtime:
+    limits = dataclasses.replace(NEVER_STUCK, evaluate_always=True, deadline=math.inf)
+    return Runtime.load(tight_folder, clock=FakeClock(), freeze=False, limits=limits)
+
+
+@examples(200, 2_500)
+@given(st.lists(st.tuples(*4 * [st.floats(-2.0, 2.0, width=32)]), min_size=1, max_size=4), st.floats(0.0, 3.0))
+def test_any_value_that_is_reported_is_that_of_the_action_that_is_sent(judged, rows, cost):
+    judged.restore({}, "reset")
+    judged.reset()
+    judged.arm()
+    alone = PolicyNetworks(judged.bundle.manifest, judged.bundle.weights)
+    assert alone.critics is not None
+    for row in rows:
+        result = judged.act(row)
+        alone.critics.prepare(alone.normalisers.see(np.array(row, np.float32)), result.z_mean, result.eta)
+        assert result.q_c == pytest.approx(alone.critics.cost(result.action), abs=1e-5)
+        judged.observe(row, 0.0, cost)
 
 
 def test_no_risk_is_the_actor_bit_for_bit(tight_folder, make_runtime):

@@ -2,11 +2,12 @@
 
 import dataclasses
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime.schedule import Schedule
 from runtime.small_bundle import CALIBRATION
+from volumes import examples
 
 
 def test_the_table_is_read_at_the_count_that_was_reached():
@@ -48,7 +49,7 @@ def test_without_calibration_there_is_no_caution():
     assert state.eta == 0.0
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 10_000)
 @given(st.lists(st.sampled_from(["clean", "unused", "alarm"]), max_size=80), st.integers(1, 10))
 def test_it_relaxes_only_on_evidence(events, patience):
     schedule = Schedule(CALIBRATION, patience)

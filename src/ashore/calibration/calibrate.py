@@ -24,8 +24,10 @@ from ashore.calibration import (
     estimation_noise,
     latent_error,
     realised_cost,
+    risk_level,
     risk_schedule,
     tempering,
+    world_schedule,
 )
 from ashore.calibration.careful_deployment import CarefulDeployment, Numbers
 from ashore.calibration.careful_policy import Agent
@@ -33,8 +35,10 @@ from ashore.calibration.coverage import Coverage, by_count, coverage
 from ashore.calibration.latent_error import Table
 from ashore.calibration.ledger import Ledger, in_batches
 from ashore.calibration.realised_cost import Candidates, Episode
+from ashore.calibration.risk_level import Levels, WorldTable
 from ashore.calibration.risk_schedule import RULES, Schedule
 from ashore.calibration.tempering import Tempering
+from ashore.calibration.world_schedule import WorldSchedule
 from ashore.environments import randomisation
 from ashore.environments.base import Task
 from ashore.types import Array, Parameters
@@ -64,8 +68,9 @@ class CalibrationConfig:
     """Risk levels, 0 first."""
     reduction_counts: tuple[int, ...] = (0, 16, 256)
     """Counts at which the cost reduction is measured; in between, the smaller of two neighbours is taken."""
-    rule: str = "max"
-    """What caution must make up for: `paper` (L_c epsilon), `direct` (|dJ_c|), `max` of both, or `budget`."""
+    rule: str = "world"
+    """What caution must reach: the budget in the identified `world`, the `budget` in all of them, or what not knowing
+    the world costs by the `paper` (L_c epsilon), by `direct` measurement (|dJ_c|), or the `max` of both."""
     temper: bool = False
     """Whether the measured tempering is applied in the second pass, and so at deployment."""
     denoise: bool = False
@@ -87,6 +92,11 @@ class CalibrationConfig:
             raise ValueError(
                 f"A level of {self.level:g} needs at least {conformal.fewest(self.level)} environments, "
                 f"not {self.environments}."
+            )
+        if self.rule == "world" and self.environments < world_schedule.fewest(self.level):
+            raise ValueError(
+                f"The rule 'world' needs at least {world_schedule.fewest(self.level)} environments at a level of "
+                f"{self.level:g}, not {self.environments}: half of them fit it, half of them judge it."
             )
 
     @property
@@ -160,7 +170,9 @@ class Pass(NamedTuple):
     episode_return: np.ndarray
     """Mean return of an episode, [measured count, eta]."""
     schedules: dict[str, Schedule]
-    """By rule."""
+    """By rule; that of `world` is for a typical one."""
+    world: WorldSchedule | None
+    """None where there are too few environments to fit and judge it."""
     tempering: Tempering
 
 
@@ -195,8 +207,13 @@ class Calibration(NamedTuple):
 
     @property
     def schedule(self) -> Schedule:
-        """The one to deploy with."""
+        """The one to deploy with; under the rule `world`, what it gives a typical world."""
         return self.measured.schedules[self.config.rule]
+
+    @property
+    def world(self) -> WorldSchedule | None:
+        """What is deployed under the rule `world`; None under the others."""
+        return self.measured.world if self.config.rule == "world" else None
 
 
 def discounted(cost_per_decision: np.ndarray, budget: Budget) -> np.ndarray:
@@ -221,25 +238,39 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     worlds, unseen = draw
     ledger.plan(_planned_decisions(task, config))
 
-    strongest = np.full(len(config.counts), config.etas[-1])
+    strongest, nothing = (_throughout(subject, config, place) for place in (len(config.etas) - 1, 0))
     first = _one_pass(subject, config, ledger, "first", worlds, keys[2], strongest, 1.0, config.first_episodes)
-    first_schedule = first.schedules[config.rule]
     factor = first.tempering.factor if config.temper else 1.0
-    second = _one_pass(subject, config, ledger, "second", worlds, keys[3], first_schedule.eta, factor, config.episodes)
-    chosen = second.schedules[config.rule].eta
+    careful = _levels(config, first)
+    second = _one_pass(subject, config, ledger, "second", worlds, keys[3], careful, factor, config.episodes)
+    chosen = _levels(config, second)
     scheduled = _deployments(subject, config, ledger, "coverage", unseen, keys[4], chosen, factor)
     # The same worlds and scenes without caution: what the schedule is worth.
-    nothing = np.zeros(len(config.counts))
     neutral = _deployments(subject, config, ledger, "coverage_neutral", unseen, keys[4], nothing, factor)
     return Calibration(
         config=config,
         budget=subject.budget,
-        first_schedule=first_schedule,
+        first_schedule=first.schedules[config.rule],
         tempering=factor,
         measured=second,
         scheduled=_realised(subject.budget, config, scheduled),
         neutral=_realised(subject.budget, config, neutral),
     )
+
+
+def _throughout(subject: Subject, config: CalibrationConfig, place: int) -> Levels:
+    """One level of the grid throughout, in the form of the rule: one compiled program serves all deployments."""
+    if config.rule == "world":
+        return risk_level.throughout(config.etas, len(config.counts), subject.agent.latent, place)
+    return risk_level.on_device(np.full(len(config.counts), config.etas[place]))
+
+
+def _levels(config: CalibrationConfig, found: Pass) -> Levels:
+    """What the rule deploys by."""
+    if config.rule != "world":
+        return risk_level.on_device(found.schedules[config.rule].eta)
+    assert found.world is not None, "the settings ask for enough environments"
+    return risk_level.on_device(found.world.table)
 
 
 def deployment_decisions(task: Task, config: CalibrationConfig) -> int:
@@ -267,18 +298,18 @@ def _deployments(
     stage: str,
     worlds: Parameters,
     key: Array,
-    eta: np.ndarray,
+    levels: Levels,
     factor: float,
 ) -> CarefulDeployment:
     """Several deployments in each environment, [environment * replica] flat and NumPy."""
     task = subject.task
     copies, decisions = replicas(task, config), deployment_decisions(task, config)
     keys = jax.random.split(key, config.environments * copies)
-    levels = jnp.asarray(eta, jnp.float32)
 
     def some(flat: np.ndarray) -> dict[str, Numbers]:
         physics = jax.tree.map(lambda values: values[flat // copies], worlds)
-        table = jnp.broadcast_to(levels, (len(flat), len(config.counts)))
+        everywhere = (len(flat), len(config.counts))
+        table = levels if isinstance(levels, WorldTable) else jnp.broadcast_to(levels, everywhere)
         return careful_deployment.deploy(
             *subject[:3], jnp.float32(factor), physics, keys[flat], table, counts=config.counts, decisions=decisions
         )._asdict()
@@ -306,12 +337,12 @@ def _one_pass(
     name: str,
     worlds: Parameters,
     key: Array,
-    eta: np.ndarray,
+    levels: Levels,
     factor: float,
     episodes: int,
 ) -> Pass:
     context_key, scene_key = jax.random.split(key)
-    deployed = _deployments(subject, config, ledger, f"{name}_contexts", worlds, context_key, eta, factor)
+    deployed = _deployments(subject, config, ledger, f"{name}_contexts", worlds, context_key, levels, factor)
     contexts = _contexts(subject.task, config, deployed)
     scenes = jax.random.split(scene_key, (2, config.environments, episodes))
     asked = _candidates(config, contexts)
@@ -375,6 +406,21 @@ def _tables(budget: Budget, config: CalibrationConfig, contexts: Contexts, outco
         for rule in ("max", "paper", "direct")
     }
     schedules["budget"] = risk_schedule.within_budget(etas, -bound.value, budget.discounted, usual)
+    world = None
+    if config.environments >= world_schedule.fewest(level):
+        world = world_schedule.build(
+            config.etas,
+            counts,
+            measured_counts,
+            level,
+            budget.discounted,
+            contexts.latents,
+            contexts.reference,
+            neutral,
+            careful,
+            over_worlds,
+        )
+        schedules["world"] = world.typical
     environments = np.sqrt(config.environments)
     return Pass(
         contexts=contexts,
@@ -396,6 +442,7 @@ def _tables(budget: Budget, config: CalibrationConfig, contexts: Contexts, outco
         triggered=taken_apart(outcome.triggered)[2].mean(axis=(2, 3)),
         episode_return=taken_apart(outcome.reward)[2].mean(axis=(2, 3)) * budget.decisions_per_episode,
         schedules=schedules,
+        world=world,
         tempering=tempering.measure(contexts.weighted_mean_sum, contexts.precision_sum, contexts.reference),
     )
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ashore.calibration.careful_policy import Agent
+from ashore.calibration.risk_level import Levels, WorldTable, level_at
 from ashore.environments import rollout
 from ashore.environments.base import Task
 from ashore.environments.rollout import Worlds
@@ -45,15 +46,6 @@ def start_worlds(task: Task, keys: Array, parameters: Parameters) -> Worlds:
     return jax.tree.map(lambda x: x[:, 0], one(keys, parameters))
 
 
-def level_at(counts: tuple[int, ...], levels: Array, seen: Array) -> Array:
-    """Risk level of a world that has seen so many transitions: the entry of the largest count not above it.
-
-    Between two counts the level is held and not interpolated: caution is given up when a count is reached, not before.
-    """
-    reached = jnp.sum((jnp.asarray(counts, jnp.int32) <= seen).astype(jnp.int32)) - 1
-    return levels[reached]
-
-
 @partial(jax.jit, static_argnames=("task", "agent", "counts", "decisions"))
 def deploy(
     task: Task,
@@ -62,7 +54,7 @@ def deploy(
     tempering: Array,
     parameters: Parameters,
     keys: Array,
-    levels: Array,
+    levels: Levels,
     *,
     counts: tuple[int, ...],
     decisions: int,
@@ -71,19 +63,20 @@ def deploy(
 
     Args:
         tempering: factor on the evidence of every transition, a scalar.
-        levels: risk level at each count, [world, count].
+        levels: risk level at each count, [world, count], or one world table for all.
         counts: where the risk level may change, and after how many decisions the posterior is kept; 0 first.
         decisions: how long.
     """
-    prior = jax.vmap(lambda _: encoder.prior(agent.latent))(jnp.arange(levels.shape[0]))
+    prior = jax.vmap(lambda _: encoder.prior(agent.latent))(jnp.arange(keys.shape[0]))
+    level = jax.vmap(partial(level_at, counts), in_axes=(None if isinstance(levels, WorldTable) else 0, 0, 0))
     act = jax.vmap(agent.act, in_axes=(None, 0, 0, 0))
 
     def one_decision(
         carry: tuple[Worlds, NaturalPosterior], _: None
     ) -> tuple[tuple[Worlds, NaturalPosterior], tuple[Array, ...]]:
         worlds, posterior = carry
-        eta = jax.vmap(lambda table, seen: level_at(counts, table, seen))(levels, posterior.count)
-        decision = act(weights, worlds.observation, jax.vmap(encoder.mean)(posterior), eta)
+        latent = jax.vmap(encoder.mean)(posterior)
+        decision = act(weights, worlds.observation, latent, level(levels, posterior.count, latent))
         worlds, transition, _finished = rollout.advance(task, worlds, decision.action, parameters)
         posterior = encoder.merge(posterior, _tempered(agent, weights, tempering, transition))
         kept = (posterior.weighted_mean_sum, posterior.precision_sum)

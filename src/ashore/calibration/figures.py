@@ -11,6 +11,8 @@ from ashore.budget import Budget
 from ashore.calibration.calibrate import Calibration
 from ashore.calibration.frontier import Curve
 from ashore.calibration.record import per_episode_factor
+from ashore.calibration.world_schedule import WorldSchedule
+from ashore_runtime.schema import PERCENTILES
 
 _SIZE = (6.0, 4.0)
 _RESOLUTION = 150
@@ -35,6 +37,8 @@ def draw(folder: Path, calibration: Calibration) -> list[Path]:
         picture(figure.add_subplot(), calibration)
         paths.append(folder / f"{name}.png")
         figure.savefig(paths[-1], dpi=_RESOLUTION)
+    if calibration.world is not None:
+        paths.append(_draw_world(folder / "world_schedule.png", calibration, calibration.world))
     return paths
 
 
@@ -64,6 +68,34 @@ def draw_frontier(path: Path, curves: Mapping[str, Mapping[str, Curve]], budget:
     axes = figure.axes[0]
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
+    figure.savefig(path, dpi=_RESOLUTION)
+    return path
+
+
+def _draw_world(path: Path, calibration: Calibration, world: WorldSchedule) -> Path:
+    """eta(N, z) over the simulated worlds, and what they cost beside what their beliefs predict."""
+    figure = Figure(figsize=(2 * _SIZE[0], _SIZE[1]), layout="constrained")
+    levels, costs = figure.subplots(1, 2)
+    config, factor = calibration.config, per_episode_factor(calibration.budget)
+    counts = np.asarray(config.counts)
+    low, middle, high = np.asarray(world.table.eta_percentiles).T
+    levels.fill_between(counts, low, high, step="post", alpha=0.25, label=f"{PERCENTILES[0]} to {PERCENTILES[-1]} %")
+    levels.step(counts, middle, where="post", label="median world")
+    levels.plot(counts, world.infeasible.mean(axis=1), "rx", markersize=4, label="share infeasible")
+    _count_axis(levels, config.counts)
+    levels.set(title="Caution in the simulated worlds", ylabel="eta(N, z)", ylim=(-0.05, 1.0))
+    levels.legend()
+    for place in (0, len(config.etas) - 1):
+        label = f"eta = {config.etas[place]:g}, R^2 {world.r_squared[place]:.2f}"
+        costs.plot(world.predicted[place] * factor, world.realised[place] * factor, ".", label=label)
+    costs.axline((0.0, 0.0), slope=1.0, color="grey", linewidth=1)
+    costs.axhline(calibration.budget.per_episode, color="black", linestyle="--", linewidth=1, label="budget")
+    costs.set(
+        title=f"Prediction after {config.measured_counts[-1]} transitions",
+        xlabel=f"predicted {_COST_LABEL}",
+        ylabel=f"realised {_COST_LABEL}",
+    )
+    costs.legend()
     figure.savefig(path, dpi=_RESOLUTION)
     return path
 

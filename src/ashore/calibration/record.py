@@ -11,17 +11,25 @@ from ashore.calibration import conformal, cost_sensitivity
 from ashore.calibration.calibrate import Calibration, Realised, deployment_decisions, replicas
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.calibration.latent_error import Table
+from ashore.calibration.world_schedule import WorldSchedule
 from ashore.environments.base import Task
+from ashore_runtime.schema import PERCENTILES
 
 SCHEMA = 1
 UNIT = "discounted: mean cost per decision / (1 - discount)"
+_LOOKUP = "the entry of the largest count that is not above N"
+_WORLD_LOOKUP = (
+    "what is deployed is the table 'world'; eta and infeasible here are those of a world whose belief is the mean of "
+    "the simulated worlds' beliefs, so that the first entry is the careful start"
+)
 _RULES = {
+    "world": "predicted J_c(eta | N, z) + margin <= budget",
     "max": "Delta_c >= max(L_c epsilon, |dJ_c|)",
     "paper": "Delta_c >= L_c epsilon",
     "direct": "Delta_c >= |dJ_c|",
     "budget": "J_c(eta | N) <= budget",
 }
-_EVENTS = {"max": 3, "paper": 3, "direct": 2, "budget": 1}
+_EVENTS = {"world": 1, "max": 3, "paper": 3, "direct": 2, "budget": 1}
 """Quantiles that must hold together for a schedule to be right, by rule."""
 
 
@@ -53,10 +61,12 @@ def content(
             "schedule": {
                 "eta": schedule.eta,
                 "infeasible": schedule.infeasible,
-                "lookup": "the entry of the largest count that is not above N",
+                "lookup": _LOOKUP if calibration.world is None else _WORLD_LOOKUP,
                 "by_rule": {rule: found._asdict() for rule, found in measured.schedules.items()},
                 "first_pass": calibration.first_schedule._asdict(),
             },
+            "world": None if calibration.world is None else dataclasses.asdict(calibration.world.table),
+            "world_fit": _world_fit(measured.world),
             "spread": spread,
             "epsilon": measured.epsilon.value,
             "lipschitz": measured.lipschitz.value,
@@ -162,7 +172,9 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
         else f"Costs are estimated from {config.episodes} episodes per world, and their noise is in the quantiles: the "
         "tables are wider than the worlds are. --set denoise=true takes it out."
     )
-    if calibration.schedule.infeasible.any():
+    if calibration.world is not None:
+        sentences.insert(2, _world_assumption(calibration, calibration.world))
+    elif calibration.schedule.infeasible.any():
         marked = [str(n) for n, bad in zip(config.counts, calibration.schedule.infeasible, strict=True) if bad]
         sentences.insert(
             0,
@@ -170,6 +182,20 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
             "The level with the largest mean reduction is used, and it is not enough by this rule.",
         )
     return sentences
+
+
+def _world_assumption(calibration: Calibration, world: WorldSchedule) -> str:
+    last = calibration.config.measured_counts[-1]
+    return (
+        "Caution follows the identified world: its cost at each level is taken to be linear in the posterior's mean, "
+        f"fitted on every second simulated world. In the others, after {last} transitions, that predicts "
+        f"{world.r_squared[0]:.2f} of the variance of the cost at eta = 0, and the margin is what they cost more. Each "
+        "margin is conformal for a level that is fixed beforehand; a level that is chosen by the prediction holds it "
+        "only approximately, which is why the coverage is measured. No level is enough for "
+        f"{world.infeasible[0].mean():.0%} of the simulated worlds at the start and {world.infeasible[-1].mean():.0%} "
+        f"after {calibration.config.counts[-1]} transitions: the one with the lowest bound is used there. Beliefs "
+        "outside the box of the simulated worlds get at least the careful start."
+    )
 
 
 def page(run: str, task: Task, policy: CarefulPolicy, calibration: Calibration) -> str:
@@ -201,6 +227,7 @@ def page(run: str, task: Task, policy: CarefulPolicy, calibration: Calibration) 
         "|---|---|---|---|---|---|---|",
         *rows,
         "",
+        *_world_rows(calibration),
         "| unseen worlds | cost per episode | return | under the budget | at least (95 %) |",
         "|---|---|---|---|---|",
         *(
@@ -219,6 +246,37 @@ def page(run: str, task: Task, policy: CarefulPolicy, calibration: Calibration) 
         "",
     ]
     return "\n".join(lines)
+
+
+def _world_rows(calibration: Calibration) -> list[str]:
+    """What the rule `world` gives the simulated worlds; the table above it has a typical one."""
+    world = calibration.world
+    if world is None:
+        return []
+    names = " | ".join(f"{share} %" for share in PERCENTILES)
+    rows = zip(calibration.config.counts, world.table.eta_percentiles, world.infeasible.mean(axis=1), strict=True)
+    return [
+        "eta(N) above is that of a world whose belief is the mean over the simulated ones. Percentiles of eta(N, z) "
+        "over them:",
+        "",
+        f"| N | {names} | infeasible |",
+        "|---|---|---|---|---|",
+        *(f"| {count} | {' | '.join(f'{eta:g}' for eta in found)} | {share:.0%} |" for count, found, share in rows),
+        "",
+    ]
+
+
+def _world_fit(world: WorldSchedule | None) -> dict[str, Any] | None:
+    """How well beliefs predict costs, and what that gives the simulated worlds; None with too few of them."""
+    if world is None:
+        return None
+    return {
+        "r_squared": world.r_squared,
+        "eta_percentiles": {"of": PERCENTILES, "eta": world.table.eta_percentiles},
+        "infeasible": world.infeasible.mean(axis=1),
+        "predicted": world.predicted,
+        "realised": world.realised,
+    }
 
 
 def _widest_spread(calibration: Calibration) -> np.ndarray:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-RULES = ("max", "paper", "direct", "budget")
-"""What the reduction must make up for, see `required`."""
+RULES = ("world", "budget", "max", "paper", "direct")
+"""What caution must reach: see `world_schedule`, `within_budget`, and `required` for the last three."""
 
 
 class Schedule(NamedTuple):

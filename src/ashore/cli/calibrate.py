@@ -15,10 +15,12 @@ from rich.table import Table
 from ashore.calibration.calibrate import Calibration, CalibrationConfig
 from ashore.calibration.frontier import Curve, FrontierConfig
 from ashore.calibration.ledger import Paused, Progress
+from ashore.calibration.world_schedule import WorldSchedule
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
 from ashore.experiments import provenance, settings, training
 from ashore.experiments.calibration import CautionConfig, calibrate_run, frontier_run
+from ashore_runtime.schema import PERCENTILES
 
 PAUSED = 75
 """Exit code for "not finished, call again" (EX_TEMPFAIL)."""
@@ -42,7 +44,7 @@ class Options:
     caution: str = "default"
     """Where caution comes from: refinement, actor or both; by default the actor where it takes a risk level."""
     rule: str | None = None
-    """What caution must make up for: max (if left out), paper, direct or budget."""
+    """What caution must reach: world (if left out), budget, max, paper or direct."""
     set: tuple[str, ...] = ()
     """Other settings, such as: --set refinement.variant=unit largest_count=256 etas=[0,0.5,0.9]."""
     budget_minutes: float | None = None
@@ -151,7 +153,9 @@ def _show(console: Console, calibration: Calibration) -> None:
         level = f"{eta:g} infeasible" if infeasible else f"{eta:g}"
         table.add_row(str(count), level, *(f"{number:.3g}" for number in numbers))
     console.print(table)
-    if schedule.infeasible.any():
+    if calibration.world is not None:
+        console.print(_world_table(calibration.config.counts, calibration.world))
+    elif schedule.infeasible.any():
         console.print("INFEASIBLE where marked: no risk level on the grid makes up for what is not known there.")
     for name, found in (("by the schedule", calibration.scheduled), ("at eta = 0", calibration.neutral)):
         covered = found.coverage
@@ -159,6 +163,14 @@ def _show(console: Console, calibration: Calibration) -> None:
             f"{name}: {covered.covered} of {covered.worlds} unseen worlds under the budget "
             f"(at least {covered.lower_bound:.3f} at {covered.confidence:g} confidence)"
         )
+
+
+def _world_table(counts: tuple[int, ...], world: WorldSchedule) -> Table:
+    title = f"eta over the simulated worlds; their beliefs predict {world.r_squared[0]:.2f} of the cost's variance"
+    table = Table("N", *(f"{share} %" for share in PERCENTILES), "infeasible", title=title, title_justify="left")
+    for count, found, share in zip(counts, world.table.eta_percentiles, world.infeasible.mean(axis=1), strict=True):
+        table.add_row(str(count), *(f"{eta:g}" for eta in found), f"{share:.0%}")
+    return table
 
 
 def _frontier_table(curves: dict[str, dict[str, Curve]], budget: float) -> Table:

@@ -13,7 +13,7 @@ from rich.table import Table
 from ashore.cli.options import UsageError
 from ashore_runtime import Refused, bundle
 from ashore_runtime.bundle import Bundle
-from ashore_runtime.schema import Field
+from ashore_runtime.schema import PERCENTILES, Field
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,16 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
         facts.add_row(name, escape(text))
     yield facts
     if found.calibration is not None:
-        schedule = Table("transitions", "eta", "feasible", title="risk schedule", title_justify="left")
-        calibration = found.calibration
-        for count, eta, bad in zip(calibration.counts, calibration.eta, calibration.infeasible, strict=True):
-            schedule.add_row(str(count), f"{eta:g}", "no" if bad else "yes")
+        calibration, world = found.calibration, found.calibration.world
+        title = (
+            "risk schedule" if world is None else "risk schedule: typical world, and percentiles over simulated ones"
+        )
+        over_worlds = () if world is None else tuple(f"{share} %" for share in PERCENTILES)
+        schedule = Table("transitions", "eta", "feasible", *over_worlds, title=title, title_justify="left")
+        shown = [()] * len(calibration.counts) if world is None else world.eta_percentiles
+        rows = zip(calibration.counts, calibration.eta, calibration.infeasible, shown, strict=True)
+        for count, eta, bad, percentiles in rows:
+            schedule.add_row(str(count), f"{eta:g}", "no" if bad else "yes", *(f"{level:g}" for level in percentiles))
         yield schedule
         change = calibration.change
         if change is not None:

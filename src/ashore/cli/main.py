@@ -1,5 +1,6 @@
 """`ashore VERB ...`: finds the verb, reads its options, and answers mistakes in one sentence."""
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,9 @@ from ashore.cli.options import UsageError, read
 MISUSE = 2
 """Exit code for a command that could not be understood."""
 INTERRUPTED = 130
+NO_STORAGE = 74
+"""Exit code for a file that could not be read or written (EX_IOERR)."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Verb(NamedTuple):
@@ -24,7 +28,7 @@ VERBS: dict[str, Verb] = {
     "list": Verb("ashore.cli.list_tasks", "show tasks, presets and methods; with --task, one task's ranges and fields"),
     "doctor": Verb("ashore.cli.doctor", "check what this machine has, with a fix for what it lacks"),
     "play": Verb("ashore.cli.play", "TASK: roll a scripted controller through a task and write a video"),
-    "demo": Verb("ashore.cli.demo", "play every task once; write videos and a figure"),
+    "demo": Verb("ashore.cli.demo", "the shipped policies in unseen worlds, with and without caution; page, videos"),
     "train": Verb("ashore.cli.train", "TASK METHOD: train a policy; --resume RUN goes on with a run that was stopped"),
     "evaluate": Verb("ashore.cli.evaluate", "RUN: deploy a trained run in unseen worlds; return and cost by shift"),
     "calibrate": Verb(
@@ -52,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, names.UnknownName) as mistake:
         print(f"ashore: {mistake}", file=sys.stderr)
         return MISUSE
+    except OSError as problem:
+        if problem.filename is None and problem.errno not in _NO_ROOM:
+            raise  # A broken pipe, for instance: nothing that a file or folder could mend.
+        print(f"ashore: {_storage_problem(problem)}", file=sys.stderr)
+        return NO_STORAGE
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -84,6 +93,11 @@ def _verb(words: list[str]) -> tuple[str, list[str]]:
     if words[0].startswith("-"):
         raise UsageError(names.unknown("option", words[0], ["--help", "--version"]))
     raise UsageError(names.unknown("verb", words[0], VERBS))
+
+
+def _storage_problem(problem: OSError) -> str:
+    place = "" if problem.filename is None else f"{problem.filename}: "
+    return f"{place}{problem.strerror or problem}. Make room there, mend its permissions or choose another folder."
 
 
 def _help() -> str:

@@ -2,11 +2,13 @@
 
 import json
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import tyro
+from safetensors import SafetensorError
 
 from ashore.cli.options import UsageError
 from ashore.cli.train_watchers import watcher
@@ -15,6 +17,8 @@ from ashore.environments import tasks
 from ashore.experiments import presets, provenance, records, settings, training
 from ashore.methods import registry
 
+UNFINISHED = 75
+"""Exit code for "not finished, call again" (EX_TEMPFAIL)."""
 _SIGNALLED = 128
 """A program ended by signal N says so with exit code 128 + N."""
 
@@ -66,8 +70,19 @@ def run(options: Options) -> int:
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: _stop(received, number, frame))
-    with watcher() as watching:
-        ending = training.execute(folder, watching, lambda: bool(received), options.checkpoint_seconds, options.wandb)
+    try:
+        with watcher() as watching:
+            ending = training.execute(
+                folder, watching, lambda: bool(received), options.checkpoint_seconds, options.wandb
+            )
+    except (OSError, SafetensorError) as problem:
+        # Nearly always a full disk. What was kept before is whole: a checkpoint takes its place only when complete.
+        print(
+            f"ashore: {folder} can no longer be written ({problem}). Its last checkpoint is kept: make room, then go "
+            f"on with: ashore train --resume {folder}",
+            file=sys.stderr,
+        )
+        return UNFINISHED
     if ending.finished:
         print(f"run: {folder}")
         return 0

@@ -17,7 +17,7 @@ import numpy as np
 
 from ashore.budget import Budget
 from ashore.environments.randomisation import Randomised
-from ashore.types import Array, Parameters, Reset, State, StepResult
+from ashore.types import Approach, Array, Parameters, Reset, State, StepResult
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class TaskDescription:
     contrasts: tuple[tuple[int, int, float], ...] = ()
     """(first, second, scale): differences of two observed numbers that matter more than either does, such as a closing
     speed. The networks get scale * (first - second) as well; the scale makes it of order one."""
+    approaches: tuple[Approach, ...] = ()
+    """Gaps that close, whose inverse time to collision the networks get as well."""
 
     def __post_init__(self) -> None:
         for required in ("nominal", "train"):
@@ -70,6 +72,8 @@ class TaskDescription:
             raise ValueError(f"A dynamics feature of {self.name} lies outside its observation.")
         if not all(0 <= index < len(self.observation) for pair in self.contrasts for index in pair[:2]):
             raise ValueError(f"A contrast of {self.name} lies outside its observation.")
+        if not all(0 <= index < len(self.observation) for approach in self.approaches for index in approach[:3]):
+            raise ValueError(f"An approach of {self.name} lies outside its observation.")
 
     @property
     def closeness(self) -> tuple[int, ...]:

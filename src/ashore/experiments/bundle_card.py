@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ashore_runtime.schema import Budget, Calibration, ChangeCalibration, Manifest
+from ashore_runtime.schema import PERCENTILES, Budget, Calibration, ChangeCalibration, Manifest, WorldCalibration
+from ashore_runtime.world_levels import WorldLevels
 
 _LOAD = """```python
 from ashore_runtime import Runtime
@@ -140,13 +141,15 @@ def _watched(change: ChangeCalibration | None) -> str:
     return (
         f"A change of the dynamics is an alarm where the last {change.memory} transitions predict better than all of "
         f"them by a CUSUM of {change.threshold:.3g} nats (drift {change.drift:g}): {promise}. The posterior then "
-        "starts afresh from what came after the change, and eta from its first entry."
+        "starts afresh from what came after the change, and eta from its careful start."
     )
 
 
 def _schedule(calibration: Calibration | None) -> list[str]:
     if calibration is None:
         return ["There is no calibration in this bundle: it runs at eta = 0, without caution."]
+    if calibration.world is not None:
+        return [*_by_world(calibration.counts, calibration.world), "", _watched(calibration.change)]
     rows = list(zip(calibration.counts, calibration.eta, calibration.infeasible, strict=True))
     # Only where something changes: a schedule may have twenty counts and three levels.
     kept = [row for i, row in enumerate(rows) if i == 0 or row[1:] != rows[i - 1][1:]]
@@ -157,4 +160,20 @@ def _schedule(calibration: Calibration | None) -> list[str]:
         *(f"| {count} | {eta:g} | {'infeasible: not enough' if bad else ''} |" for count, eta, bad in kept),
         "",
         watched,
+    ]
+
+
+def _by_world(counts: tuple[int, ...], world: WorldCalibration) -> list[str]:
+    rows = list(zip(counts, world.eta_percentiles, strict=True))
+    kept = [row for i, row in enumerate(rows) if i == 0 or row[1] != rows[i - 1][1]]
+    start, infeasible = WorldLevels(world).start
+    return [
+        f"Caution follows the world that is identified: it starts at eta = {start:g}"
+        + (", which is infeasible: not enough" if infeasible else "")
+        + ", and then takes the smallest level at which the cost that the belief predicts, with a margin, keeps the "
+        "budget. Percentiles over the simulated worlds:",
+        "",
+        "| from this many transitions on | " + " | ".join(f"{share} %" for share in PERCENTILES) + " |",
+        "|---|---|---|---|",
+        *(f"| {count} | {' | '.join(f'{eta:g}' for eta in levels)} |" for count, levels in kept),
     ]

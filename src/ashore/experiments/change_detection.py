@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 
 from ashore import names
 from ashore.calibration import change_threshold
-from ashore.calibration.careful_deployment import level_at, start_worlds
+from ashore.calibration.careful_deployment import start_worlds
 from ashore.calibration.careful_policy import CarefulPolicy
+from ashore.calibration.risk_level import Levels, careful_start, level_at, on_device
 from ashore.environments import randomisation, rollout, tasks
 from ashore.environments.base import Task
 from ashore.environments.rollout import Worlds
@@ -35,7 +36,7 @@ from ashore.networks.encoder import NaturalPosterior
 from ashore.types import Array, Parameters, Transition
 from ashore_runtime import bundle as bundles
 from ashore_runtime.limits import Limits
-from ashore_runtime.schema import Calibration, ChangeCalibration
+from ashore_runtime.schema import Calibration, ChangeCalibration, WorldCalibration
 
 RUN_LENGTH = 1000
 """Decisions of each quiet run that the threshold comes from: short enough for many worlds, long enough for all a
@@ -47,13 +48,13 @@ _FILE = "change.json"
 
 
 class Schedule(NamedTuple):
-    """The risk level by number of transitions."""
+    """The risk level by number of transitions, and by what is believed where there is a world table."""
 
     counts: tuple[int, ...]
-    levels: tuple[float, ...]
+    levels: tuple[float, ...] | WorldCalibration
     tempering: float
     patience: int = Limits().patience
-    """Transitions after an alarm for which the first level holds."""
+    """Transitions after an alarm for which caution is not given up."""
 
 
 class Streams(NamedTuple):
@@ -74,7 +75,7 @@ def schedule_of(calibration: Calibration | None) -> Schedule:
     """The schedule of a bundle; without one, no caution."""
     if calibration is None:
         return Schedule((0,), (0.0,), 1.0)
-    return Schedule(calibration.counts, calibration.eta, calibration.tempering)
+    return Schedule(calibration.counts, calibration.world or calibration.eta, calibration.tempering)
 
 
 def streams(
@@ -106,7 +107,7 @@ def streams(
         before,
         after,
         keys,
-        jnp.asarray(schedule.levels, jnp.float32),
+        on_device(np.asarray(schedule.levels) if isinstance(schedule.levels, tuple) else schedule.levels),
         jnp.asarray(np.broadcast_to(change_at, worlds), jnp.int32),
         _Watch(*(jnp.float32(getattr(detector, name)) for name in _Watch._fields)),
         counts=schedule.counts,
@@ -136,7 +137,9 @@ class _Deployed(NamedTuple):
     fresh: NaturalPosterior
     """As in `ashore_runtime.change`."""
     held: Array
-    """Transitions for which the first level still holds, int32."""
+    """Transitions for which caution must not be given up, int32."""
+    least: Array
+    """Risk level below which it is not given up meanwhile."""
 
 
 @partial(jax.jit, static_argnames=("task", "policy", "counts", "patience", "decisions"))
@@ -148,7 +151,7 @@ def _deploy(
     before: Parameters,
     after: Parameters,
     keys: Array,
-    levels: Array,
+    levels: Levels,
     change_at: Array,
     watch: _Watch,
     *,
@@ -170,9 +173,9 @@ def _deploy(
         )
 
     def one_decision(carry: _Deployed, now: Array) -> tuple[_Deployed, tuple[Array, ...]]:
-        eta = jax.vmap(lambda seen: level_at(counts, levels, seen))(carry.posterior.count)
-        eta = jnp.where(carry.held > 0, levels[0], eta)
         latent = jax.vmap(encoder.mean)(carry.posterior)
+        eta = jax.vmap(lambda seen, belief: level_at(counts, levels, seen, belief))(carry.posterior.count, latent)
+        eta = jnp.where(carry.held > 0, jnp.maximum(carry.least, eta), eta)
         decision = act(weights, carry.worlds.observation, latent, eta)
         changed = (change_at >= 0) & (now >= change_at)
         physics = jax.tree.map(lambda old, new: jnp.where(changed, new, old), before, after)
@@ -194,6 +197,7 @@ def _deploy(
             _where(alarm, fresh, recent),
             _where(alarm, prior, fresh),
             jnp.where(alarm, patience, jnp.maximum(carry.held - 1, 0)),
+            jnp.where(alarm, jnp.maximum(eta, careful_start(levels)), eta),
         )
         # A transition that was lost leaves no trace in the runtime; its gain is not a number, and so no alarm.
         lost = transition.diverged
@@ -206,7 +210,7 @@ def _deploy(
 
     nothing = jnp.zeros(keys.shape[0], jnp.int32)
     total = jnp.zeros(keys.shape[0], jnp.float32)
-    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing)
+    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing, total)
     return jax.lax.scan(one_decision, start, jnp.arange(decisions, dtype=jnp.int32))[1]
 
 
@@ -254,6 +258,7 @@ def calibrated_change(
         "statistic": "gain of recent evidence",
         "weights_sha256": trained.sha256,
         "eta": list(calibrated.calibration.eta),
+        "world": calibrated.calibration.to_json().get("world"),
         "decisions": decisions,
         "false_alarms_per_million": false_alarms,
     }

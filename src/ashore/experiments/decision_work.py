@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ashore.calibration import refinement
-from ashore.calibration.careful_deployment import level_at
 from ashore.calibration.refinement import AS_PRINTED
+from ashore.calibration.risk_level import level_at
 from ashore.environments import tasks
 from ashore.experiments import paper_numbers
 from ashore.experiments.machine import this_machine
@@ -120,7 +120,7 @@ def _parts(nets: Architecture) -> dict[str, Call]:
         return encoder.mean(encoder.add(known, encoder.factor(nets.encoder, weights, row)))
 
     def level(levels: Array, seen: Array) -> Array:
-        return level_at(_COUNTS, levels, seen)
+        return level_at(_COUNTS, levels, seen, latent)
 
     def forward(weights: Any, action: Array) -> Array:
         return refinement.critic_values(nets, weights, seen, condition, jnp.float32(_LEVEL)).cost(action)

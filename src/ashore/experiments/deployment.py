@@ -6,13 +6,14 @@ The runtime is the one that travels. It is armed once; every reset begins an epi
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 
 from ashore.experiments import deployment_environment
 from ashore_runtime import GuardSettings, Limits, Loop, Runtime
+from ashore_runtime.posterior import Posterior
 from ashore_runtime.results import ActResult, Evidence
 from ashore_runtime.schema import Refinement
 
@@ -38,6 +39,19 @@ class Moment(NamedTuple):
     """The episode is over."""
     metrics: dict[str, float]
     """The task's own figures, at the end of an episode."""
+
+
+class Pilot(Protocol):
+    """Whoever acts: a `Runtime`, or a controller that is to be compared with one."""
+
+    @property
+    def posterior(self) -> Posterior: ...
+
+    def new_episode(self) -> None: ...
+
+    def act(self, observation: Any) -> ActResult: ...
+
+    def observe(self, next_observation: Any, reward: float | None, cost: float | None) -> Evidence: ...
 
 
 @dataclass(frozen=True)
@@ -84,8 +98,15 @@ def load_runtime(bundle: Path, caution: Caution, journal: Path | None = None, fr
     return runtime
 
 
+def meet_a_new_world(runtime: Runtime) -> None:
+    """Forget everything that was learnt, and be armed again."""
+    runtime.reset()
+    runtime.restore({}, "reset")
+    runtime.arm()
+
+
 def moments(
-    runtime: Runtime,
+    runtime: Pilot,
     env: gymnasium.Env[Any, Any],
     episodes: int,
     seed: int,
@@ -94,7 +115,7 @@ def moments(
     """Deploy for a number of episodes.
 
     Args:
-        runtime: armed.
+        runtime: armed, if it is a `Runtime`.
         env: checked against the runtime's manifest.
         episodes: how many.
         seed: chooses the scenes.
@@ -113,7 +134,7 @@ def real_time(runtime: Runtime) -> Callable[[], Iterator[int]]:
 
 
 def _episode(
-    runtime: Runtime, env: gymnasium.Env[Any, Any], episode: int, observation: np.ndarray, ticks: Iterator[int] | None
+    runtime: Pilot, env: gymnasium.Env[Any, Any], episode: int, observation: np.ndarray, ticks: Iterator[int] | None
 ) -> Iterator[Moment]:
     decision, ended = 0, False
     while not ended:
@@ -190,9 +211,7 @@ def deploy_in_worlds(
     rows: list[list[list[Moment]]] = []
     for index, parameters in enumerate(drawn):
         env = deployment_environment.world(manifest, task, preset, parameters)
-        runtime.reset()
-        runtime.restore({}, "reset")
-        runtime.arm()
+        meet_a_new_world(runtime)
         by_episode: list[list[Moment]] = [[] for _ in range(episodes)]
         for moment in moments(runtime, env, episodes, seed + index):
             by_episode[moment.episode].append(moment)

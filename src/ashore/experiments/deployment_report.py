@@ -170,9 +170,12 @@ def caption(picture: np.ndarray, moment: Moment, tally: Tally) -> np.ndarray:
     pen = ImageDraw.Draw(canvas)
     over = tally.cost > tally.budget.per_episode
     result = moment.result
-    pen.text((6, 4), f"episode {moment.episode + 1}   eta {result.eta:.2f}   spread {moment.spread:.2f}", "black")
+    # A script has neither a risk level nor a belief.
+    script = not len(result.z_mean)
+    known = "" if script else f"   eta {result.eta:.2f}   spread {moment.spread:.2f}"
+    pen.text((6, 4), f"episode {moment.episode + 1}{known}", "black")
     pen.text((6, 18), f"cost {tally.cost:.1f} of {tally.budget.per_episode:g}", (190, 30, 30) if over else "black")
-    pen.text((width // 2, 18), f"steps {result.k_used}   {result.source}", "black")
+    pen.text((width // 2, 18), "scripted" if script else f"steps {result.k_used}   {result.source}", "black")
     share = min(tally.cost / tally.budget.per_episode, 1.0)
     pen.rectangle((6, 35, width - 6, 41), outline="black")
     pen.rectangle((6, 35, 6 + share * (width - 12), 41), fill=(190, 30, 30) if over else (60, 120, 195))

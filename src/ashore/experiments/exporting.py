@@ -158,6 +158,7 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
         dynamics_features=nets.features,
         closeness=nets.closeness,
         contrasts=nets.contrasts,
+        approaches=nets.approaches,
         network=Network(
             latent=nets.sizes.latent,
             hidden=nets.sizes.hidden,

@@ -78,6 +78,7 @@ def networks(manifest: Manifest) -> Architecture:
         shapes.risk_conditioned,
         manifest.closeness,
         manifest.contrasts,
+        manifest.approaches,
     )
 
 

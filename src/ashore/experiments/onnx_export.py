@@ -22,7 +22,7 @@ import numpy as np
 from ashore.experiments.exporting import Trained, describe, read_calibration
 from ashore_runtime.critics import midpoint_bits, midpoints
 from ashore_runtime.layers import NORM_EPSILON
-from ashore_runtime.normalisation import CLIP, MIN_DEVIATION, SHARPENED
+from ashore_runtime.normalisation import CLIP, MIN_DEVIATION, SHARPENED, SOONEST
 from ashore_runtime.refinement import LEAST_GAIN, interpolation_weight
 from ashore_runtime.schema import Manifest, Refinement
 
@@ -125,11 +125,12 @@ class _Graph:
 
 def _seen(manifest: Manifest) -> int:
     """Numbers that actor and critics see of an observation."""
-    return len(manifest.observation) + len(SHARPENED) * len(manifest.closeness) + len(manifest.contrasts)
+    enlarged = len(SHARPENED) * len(manifest.closeness)
+    return len(manifest.observation) + enlarged + len(manifest.contrasts) + len(manifest.approaches)
 
 
 def _see(graph: _Graph, weights: Tensors, manifest: Manifest) -> str:
-    """The observation normalised, then its closenesses sharpened, and contrasts, [1, seen]."""
+    """The observation normalised, then its closenesses sharpened, contrasts, and how soon gaps close, [1, seen]."""
     mean, variance = (weights[f"normaliser/observation/{part}"] for part in ("mean", "variance"))
     deviation = np.maximum(np.sqrt(variance), MIN_DEVIATION)
     scaled = graph("Div", graph("Sub", "observation", graph.constant(mean)), graph.constant(deviation))
@@ -145,6 +146,15 @@ def _see(graph: _Graph, weights: Tensors, manifest: Manifest) -> str:
             graph("Gather", "observation", graph.constant(places, np.int64), axis=0) for places in (firsts, seconds)
         )
         parts.append(graph("Mul", graph("Sub", first, second), graph.constant(scales)))
+    if manifest.approaches:
+        fasters, slowers, gaps, scales, floors = zip(*manifest.approaches, strict=True)
+        faster, slower, gap = (
+            graph("Gather", "observation", graph.constant(places, np.int64), axis=0)
+            for places in (fasters, slowers, gaps)
+        )
+        closing = graph("Mul", graph("Relu", graph("Sub", faster, slower)), graph.constant(scales))
+        soon = graph("Div", closing, graph("Max", gap, graph.constant(floors)))
+        parts.append(graph("Min", soon, graph.constant(SOONEST)))
     return graph.shaped(graph("Concat", *parts, axis=0), 1, _seen(manifest))
 
 

@@ -15,6 +15,7 @@ import ashore
 from ashore.experiments import (
     report_calibration,
     report_charts,
+    report_comparison,
     report_deployment,
     report_evaluation,
     report_sources,
@@ -88,15 +89,19 @@ def write_report(folder: Path, out: Path | None = None, video_mebibytes: float =
 def _sections(holdings: Holdings, films: list[Film], left_out: list[str]) -> list[Section]:
     """Those that have something to show, in the order in which data walks."""
     runs, found = holdings.runs, holdings.deployments
+    videos = ("videos", "Videos", _videos(films, left_out))
+    # Where ways are compared, the films compare them too.
+    compared = ("comparison", "Side by side", report_comparison.comparison(holdings.comparison))
     kept: list[tuple[str, str, list[Block]]] = [
         ("glance", "At a glance", _glance(holdings)),
+        *([compared, videos] if compared[2] else []),
         ("training", "Training", report_training.training(runs)),
         ("evaluation", "Evaluation", report_evaluation.evaluation(runs)),
         ("calibration", "Calibration", report_calibration.calibration(runs)),
         ("frontier", "Ways to be careful", report_calibration.frontier(runs)),
         ("deployment", "Deployment" if len(found) == 1 else "Deployments", report_deployment.deployments(found)),
         ("work", "Work of a decision", _work(runs)),
-        ("videos", "Videos", _videos(films, left_out)),
+        *([] if compared[2] else [videos]),
         ("provenance", "How it was made", _made(holdings)),
     ]
     return [Section(anchor, title, blocks) for anchor, title, blocks in kept if blocks]
@@ -122,7 +127,8 @@ def _glance(holdings: Holdings) -> list[Block]:
             ("env steps per seed", _env_steps(run)),
             ("budget per episode", run.limit and float(run.limit.per_episode)),
         ]
-    for one in holdings.deployments[:1] if not holdings.runs else ():
+    # What is compared is told right below.
+    for one in holdings.deployments[:1] if not holdings.runs and holdings.comparison is None else ():
         facts += [("deployed in", one.summary.get("env") or one.summary.get("task"))]
         facts += [("shift", one.summary.get("shift")), ("episodes", len(one.summary["episodes"]))]
         facts += [("decisions", one.summary["decisions"])]

@@ -24,6 +24,7 @@ from ashore.experiments.report_parts import (
     table,
 )
 from ashore.experiments.report_sources import Content, Run
+from ashore_runtime.schema import PERCENTILES
 
 _COUNTS = Axis("transitions seen, N", "counts")
 _COST = Axis("cost per episode", zero=True)
@@ -152,13 +153,17 @@ def _schedules(whole: Mapping[str, _Tables]) -> Drawn:
 def _schedule(content: Content, counts: list[float]) -> Drawn:
     rule = content.get("rule", "")
     others = {name: found for name, found in content.get("schedule", {}).get("by_rule", {}).items() if name != rule}
+    world = content.get("world") or {}
+    for place, share in enumerate(PERCENTILES if world else ()):
+        others[f"{rule}, {share} % of worlds"] = {"eta": [row[place] for row in world["eta_percentiles"]]}
     # The dotted ones first: where they coincide, the one that is used lies on top.
     series = [
         Series(f"rule {name}", counts, reals(found["eta"]), key, "dotted", key, stepped=True)
         for key, (name, found) in enumerate(others.items(), start=1)
     ]
     bad = [eta if marked else None for eta, marked in zip(content["eta"], content["infeasible"], strict=True)]
-    used = Series(f"rule {rule}, used", counts, reals(content["eta"]), 0, key=0, stepped=True)
+    name = f"rule {rule}, {'a typical world' if world else 'used'}"
+    used = Series(name, counts, reals(content["eta"]), 0, key=0, stepped=True)
     series = [*series, used, Series("infeasible", counts, reals(bad), 1 + len(others), "dots", 1 + len(others))]
     axis = Axis("risk level", zero=True, reach=(1.0,))
     return draw("Risk schedule, eta(N)", _COUNTS, axis, series, size="wide"), [used, *series]

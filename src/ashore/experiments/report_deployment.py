@@ -115,8 +115,10 @@ def _so_far(rows: Sequence[Content]) -> list[Series]:
 def _episodes(summary: Content) -> list[Block]:
     episodes, limit = summary["episodes"], summary["budget_per_episode"]
     metrics = list(dict.fromkeys(name for episode in episodes for name in episode.get("metrics", {})))
+    in_each = summary.get("episodes_per_world")
     columns = [
         Column("episode"),
+        Column("world"),
         Column("return"),
         Column("cost"),
         Column("cost / budget"),
@@ -131,6 +133,7 @@ def _episodes(summary: Content) -> list[Block]:
         rows.append(
             [
                 number,
+                (number - 1) // in_each + 1 if in_each else None,
                 real(episode.get("return")),
                 real(episode.get("cost")),
                 Noted(share, "over") if share > 1 else share,

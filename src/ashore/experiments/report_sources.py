@@ -32,6 +32,8 @@ _CLOSED = {CHECKPOINTS, POLICY, "tensorboard", "stages", "__pycache__", "node_mo
 _EVALUATIONS = "evaluation*.json"
 _VIDEOS = "*.mp4"
 _CHANGE = "change.json"
+COMPARISON = "comparison.json"
+"""Ways to act in the same worlds, side by side; only in the folder that is asked for."""
 
 
 class Limit(NamedTuple):
@@ -100,6 +102,7 @@ class Holdings(NamedTuple):
     runs: list[Run]
     deployments: list[Deployment]
     videos: list[tuple[str, Path]]
+    comparison: Content | None
 
 
 def look(folder: Path) -> Holdings:
@@ -128,7 +131,8 @@ def look(folder: Path) -> Holdings:
             f"{folder} holds nothing to report: neither a run ({CONFIG}, {records.METRICS}, {_EVALUATIONS}) nor a "
             f"deployment ({SUMMARY}, {LOG}) nor a video."
         )
-    return Holdings(name, _told_apart(runs), deployments, videos)
+    compared = _object(folder / COMPARISON, "shows") if (folder / COMPARISON).is_file() else None
+    return Holdings(name, _told_apart(runs), deployments, videos, compared)
 
 
 def _told_apart(runs: list[Run]) -> list[Run]:

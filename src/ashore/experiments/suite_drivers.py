@@ -10,6 +10,7 @@ import numpy as np
 
 from ashore.calibration.careful_policy import Agent, CarefulPolicy, Decision
 from ashore.calibration.refinement import RefinementConfig
+from ashore.calibration.risk_level import Schedule
 from ashore.environments.base import Task
 from ashore.experiments import training
 from ashore.experiments.evaluation import load_policies
@@ -33,8 +34,9 @@ class Driver(NamedTuple):
     weights_axis: int | None
     """None where all worlds share the weights, 0 where each has its own."""
     counts: tuple[int, ...]
-    levels: np.ndarray
-    """Risk level from each count on, [count]; a level of 0 from the start is no caution at all."""
+    levels: Schedule
+    """Risk level from each count on, [count], or the table of a rule that looks at the belief as well; a level of 0
+    from the start is no caution at all."""
     tempering: float = 1.0
 
 
@@ -115,8 +117,9 @@ def careful_drivers(run: Path) -> list[Driver]:
             content["caution"],
             RefinementConfig(**content["refinement"]),
         )
-        counts, levels = tuple(content["counts"]), np.asarray(content["eta"], np.float64)
-        drivers.append(Driver(policy, weights, None, counts, levels, content["tempering"]))
+        known = calibrated.calibration
+        levels = np.asarray(known.eta, np.float64) if known.world is None else known.world
+        drivers.append(Driver(policy, weights, None, known.counts, levels, known.tempering))
     return drivers
 
 

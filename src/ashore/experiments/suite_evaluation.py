@@ -19,9 +19,10 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from ashore import artifacts
-from ashore.calibration.careful_deployment import level_at, start_worlds
+from ashore.calibration.careful_deployment import start_worlds
 from ashore.calibration.careful_policy import Agent
 from ashore.calibration.ledger import Ledger
+from ashore.calibration.risk_level import Levels, level_at, on_device
 from ashore.environments import randomisation, rollout
 from ashore.environments.base import Task
 from ashore.environments.randomisation import Randomised
@@ -135,7 +136,7 @@ def _deploy(
     task: Task,
     agent: Agent,
     weights: Any,
-    levels: Array,
+    levels: Levels,
     tempering: Array,
     physics: Parameters,
     keys: Array,
@@ -153,8 +154,9 @@ def _deploy(
         carry: tuple[Worlds, NaturalPosterior], _: None
     ) -> tuple[tuple[Worlds, NaturalPosterior], tuple[Any, ...]]:
         worlds, posterior = carry
-        eta = jax.vmap(lambda seen: level_at(counts, levels, seen))(posterior.count)
-        decision = act(weights, worlds.observation, jax.vmap(encoder.mean)(posterior), eta)
+        latent = jax.vmap(encoder.mean)(posterior)
+        eta = jax.vmap(lambda seen, belief: level_at(counts, levels, seen, belief))(posterior.count, latent)
+        decision = act(weights, worlds.observation, latent, eta)
         worlds, transition, finished = rollout.advance(task, worlds, decision.action, physics)
         said = listen(weights, transition)
         said = said._replace(
@@ -207,7 +209,7 @@ def evaluate(
             task,
             driver.agent,
             driver.weights,
-            jnp.asarray(driver.levels, jnp.float32),
+            on_device(driver.levels),
             jnp.float32(driver.tempering),
             met.physics,
             met.keys,

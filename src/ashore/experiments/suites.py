@@ -80,7 +80,7 @@ class Scale:
 _TINY = Scale(
     protocol=Protocol(environments=4, episodes=2),
     calibration=CalibrationConfig(
-        environments=9, episodes=1, first_episodes=1, largest_count=16, reference=500, etas=(0.0, 0.5, 0.9)
+        environments=18, episodes=1, first_episodes=1, largest_count=16, reference=500, etas=(0.0, 0.5, 0.9)
     ),
     work=WorkConfig(sizes=SIZES["small"], repeats=20),
 )

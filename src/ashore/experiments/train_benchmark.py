@@ -56,6 +56,7 @@ class TrainSpeed:
     task: str
     method: str
     size: str
+    critic_width: int
     compute: str
     seeds: int
     worlds: int
@@ -118,6 +119,7 @@ def _measure(config: TrainBenchmark, method_name: str, size: str, train: TrainCo
         task=config.task,
         method=method_name,
         size=size,
+        critic_width=train.sizes.critic_width,
         compute=train.sizes.compute,
         seeds=seeds,
         worlds=train.worlds,

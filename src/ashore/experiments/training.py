@@ -139,7 +139,8 @@ def execute(
 
 
 def _state(folder: Path, start: Callable[[jax.Array], TrainState], keys: jax.Array, watcher: Watcher) -> Any:
-    if not (folder / CHECKPOINTS).exists():
+    if not any((folder / CHECKPOINTS).glob("step_*[0-9]")):
+        # None yet, or only what was left of the first one when the run was killed or its disk was full.
         return start(keys), 0
     restored = checkpoint.restore(folder / CHECKPOINTS, jax.eval_shape(start, keys))
     for sentence in restored.passed_over:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ashore.networks.architecture import SHARPENED, Architecture
+from ashore.networks.architecture import SHARPENED, SOONEST, Architecture
 from ashore.types import Array
 
 MAX_COUNT = 1 << 24
@@ -110,16 +110,22 @@ def init(observation: int, features: int) -> Normalisers:
 def see(nets: Architecture, statistics: RunningStatistics, observation: Array) -> Array:
     """What actor, critics and dynamics head see of one observation.
 
-    All of it normalised, then what a network would be slow to find in it: closenesses sharpened, and contrasts.
+    All of it normalised, then what a network would be slow to find in it: closenesses sharpened, contrasts, and
+    how soon gaps close.
     """
     raw = observation.astype(jnp.float32)
     near = jnp.clip(raw[jnp.asarray(nets.closeness, jnp.int32)], 0.0, 1.0)
     contrasts = [scale * (raw[first] - raw[second]) for first, second, scale in nets.contrasts]
+    closing = [
+        jnp.minimum(scale * jnp.maximum(raw[faster] - raw[slower], 0.0) / jnp.maximum(raw[gap], floor), SOONEST)
+        for faster, slower, gap, scale, floor in nets.approaches
+    ]
     return jnp.concatenate(
         [
             normalise(statistics, observation),
             *(scale * near**power for power, scale in SHARPENED),
             *(contrast[None] for contrast in contrasts),
+            *(approach[None] for approach in closing),
         ]
     )
 

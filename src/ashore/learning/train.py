@@ -45,7 +45,8 @@ class TrainConfig:
     """Decisions per compiled call: one line of metrics each."""
     sizes: Sizes = Sizes()
     sharpen: bool = True
-    """Give the networks what the task says is decisive and hard to see: closenesses sharpened, and contrasts."""
+    """Give the networks what the task says is decisive and hard to see: closenesses sharpened, contrasts, and
+    how soon gaps close."""
     capacity: int = 1024
     """Decisions remembered per world."""
     batch_tasks: int = 32
@@ -109,6 +110,7 @@ def architecture(task: Task, config: TrainConfig) -> Architecture:
         config.risk.conditioned,
         description.closeness if config.sharpen else (),
         description.contrasts if config.sharpen else (),
+        description.approaches if config.sharpen else (),
     )
 
 

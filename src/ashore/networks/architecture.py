@@ -22,6 +22,9 @@ With a lidar of 3 m range, 0.2 m and 0.3 m are 0.933 and 0.9: an eighth of a sta
 difference between paying and not paying. Raised to the 32nd power they are 0.11 and 0.03. See docs/decisions/0007.
 """
 
+SOONEST = 5.0
+"""Where the inverse time to a collision is cut off for the networks, after its scale."""
+
 CRITIC_NAMES = {"critic_reward": REWARD, "critic_cost": COST}
 """Name on disk of each critic of the stacked pair."""
 
@@ -77,10 +80,14 @@ class Architecture:
     contrasts: tuple[tuple[int, int, float], ...] = ()
     """(first, second, scale): differences of observed numbers that the networks get as well."""
 
+    approaches: tuple[tuple[int, int, int, float, float], ...] = ()
+    """`types.Approach`es: the networks also get how soon these gaps close. See docs/decisions/0010."""
+
     @property
     def seen(self) -> int:
         """Numbers that actor, critics and dynamics head see of an observation."""
-        return self.observation + len(SHARPENED) * len(self.closeness) + len(self.contrasts)
+        enlarged = len(SHARPENED) * len(self.closeness)
+        return self.observation + enlarged + len(self.contrasts) + len(self.approaches)
 
     @property
     def condition(self) -> int:

@@ -9,6 +9,7 @@ from ashore.environments.base import Field, TaskDescription
 from ashore.environments.platoon.car_following import Driver
 from ashore.environments.platoon.cycles import Traces, fixed_trace, training_traces
 from ashore.environments.platoon.parameters import SHIFTS, shift_warnings
+from ashore.types import Approach
 
 
 @dataclass(frozen=True)
@@ -152,4 +153,9 @@ def describe(config: PlatoonConfig) -> TaskDescription:
         budget=Budget(per_episode=config.cost_limit, decisions_per_episode=config.decisions),
         # How fast the ego closes in on the car ahead, and the car behind on the ego, in m/s.
         contrasts=((0, 3, SPEED_SCALE), (7, 0, SPEED_SCALE)),
+        # What the cost is made of: 1 stands for ten seconds to the collision with the car ahead, or of the one behind.
+        approaches=(
+            Approach(0, 3, 6, 10.0 * SPEED_SCALE / GAP_SCALE, config.gap_floor / GAP_SCALE),
+            Approach(7, 0, 8, 10.0 * SPEED_SCALE / GAP_SCALE, config.gap_floor / GAP_SCALE),
+        ),
     )
