@@ -48,7 +48,8 @@ _LAPTOP = TrainConfig(
     multiplier=_MULTIPLIER,
 )
 # Twenty decisions a second: noise has to last for anything but jerk to come of it, and a reward far below that of any
-# sensible driver teaches nothing. The multiplier starts near where it ends (results/trials, h).
+# sensible driver teaches nothing. The multiplier starts near where it ends (results/trials, h). With an aim of 0.93 it
+# came to reward 319 at cost 22.3 on held-out worlds (docs/decisions/0010): hence the lower aim. FVD has 323 at 25.6.
 _PLATOON_LAPTOP = replace(
     _LAPTOP,
     worlds=256,
@@ -61,15 +62,15 @@ _PLATOON_LAPTOP = replace(
     batch_transitions=32,
     steps=5,
     learning_rate=1e-3,
-    actor_learning_rate=3e-4,
+    actor_learning_rate=1e-4,
     rate_left=0.1,
     target_rate=0.01,
-    reward_discount=0.98,
+    reward_discount=0.99,
     reward_scale=1.0,
     reward_floor=-1.0,
     collect=CollectConfig(noise_low=0.03, noise_high=0.3, noise_memory=15.0, random_decisions=0, cost_memory=100),
     multiplier=replace(_MULTIPLIER, integral=0.001, initial=6.0),
-    aim=0.95,
+    aim=0.85,
 )
 _GPU = TrainConfig(
     decisions=2000,
