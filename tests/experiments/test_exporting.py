@@ -45,10 +45,11 @@ def test_the_manifest_says_what_the_run_was(run):
 
 
 @pytest.mark.parametrize(
-    ("task", "preset", "seen"), [("PointGoal2", "default", 60 + 96), ("Platoon", "P-train", 9 + 2)]
+    ("task", "preset", "seen"), [("PointGoal2", "default", 60 + 96), ("Platoon", "P-train", 9 + 2 + 2)]
 )
 def test_every_world_can_be_left(task, preset, seen, tmp_path):
-    # What the networks see besides the observation travels along: closenesses sharpened twice, and closing speeds.
+    # What the networks see besides the observation travels along: closenesses sharpened twice,
+    # closing speeds, and how soon gaps close.
     made = export_run(
         load_trained(cart_run.write(tmp_path / task, task=task, task_preset=preset), 0), tmp_path / "b", None
     )
