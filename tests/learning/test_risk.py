@@ -31,6 +31,8 @@ CONDITIONED = dataclasses.replace(
     risk=RiskConfig(conditioned=True, neutral_share=0.25, highest=0.8, pressure=1.0),
 )
 
+GOOD_MANNERS = objectives.Manners(saturation=jnp.float32(0.0), roughness=jnp.float32(0.0))
+
 
 @functools.cache
 def prepared(objective):
@@ -83,7 +85,7 @@ def test_actor_loss_at_a_level_by_hand():
     values = jnp.stack([jnp.full((2, TASKS * PER_TASK, 4), 2.0), jnp.full((2, TASKS * PER_TASK, 4), 5.0)])
     for level, expected in ((0.5, 8 / 3), (0.0, 1.5)):
         at = work._replace(risk_level=jnp.full(TASKS * PER_TASK, level))
-        loss = objectives.actor_loss(CONDITIONED, values, at, jnp.float32(0.0), jnp.float32(1.0))
+        loss = objectives.actor_loss(CONDITIONED, values, at, GOOD_MANNERS, jnp.float32(1.0))
         assert loss == pytest.approx(expected, rel=1e-6)
 
 
@@ -99,7 +101,8 @@ def test_saturated_actor_is_pulled_back_where_the_critics_gradient_is_gone():
             return jnp.sum(query.action[:, 0])
 
         def saturation(weights):
-            return objectives.actor_query(CONFIG.objective, weights, work, jnp.zeros((TASKS * PER_TASK, 3)))[1]
+            _, manners = objectives.actor_query(CONFIG.objective, weights, work, jnp.zeros((TASKS * PER_TASK, 3)))
+            return manners.saturation
 
         return jax.grad(action)(weights)["output"]["bias"][0], jax.grad(saturation)(weights)["output"]["bias"][0]
 

@@ -130,9 +130,9 @@ def test_whole_update_is_critics_then_encoder_at_the_new_critics_then_actor():
         stale = encoder_loss(state.params["encoder"], state.params["critics"])
 
         def actor_loss(weights, critics):
-            query, saturation = objectives.actor_query(objective, weights, work, latents)
+            query, manners = objectives.actor_query(objective, weights, work, latents)
             (values,) = objectives.ask(objective, critics, query)
-            return objectives.actor_loss(objective, values, work, saturation, LAMBDA)
+            return objectives.actor_loss(objective, values, work, manners, LAMBDA)
 
         actor_value, actor_gradients = jax.value_and_grad(actor_loss)(state.params["actor"], critics)
         stale_actor = actor_loss(state.params["actor"], state.params["critics"])

@@ -66,7 +66,7 @@ class CalibrationConfig:
     """Transitions behind a reference latent, at least."""
     etas: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
     """Risk levels, 0 first."""
-    reduction_counts: tuple[int, ...] = (0, 16, 256)
+    reduction_counts: tuple[int, ...] = (0, 16, 64, 256)
     """Counts at which the cost reduction is measured; in between, the smaller of two neighbours is taken."""
     rule: str = "world"
     """What caution must reach: the budget in the identified `world`, the `budget` in all of them, or what not knowing

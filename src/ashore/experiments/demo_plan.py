@@ -41,7 +41,7 @@ class Show:
 
 
 SHOWS: tuple[Show, ...] = (
-    Show("PointGoal2", "point_goal2", "high", worlds=10, episodes=2, controller=None, film_every=1),
+    Show("PointGoal2", "point_goal2", "medium", worlds=10, episodes=2, controller=None, film_every=1),
     Show("Platoon", "platoon", "deploy", worlds=5, episodes=1, controller="FVD", film_every=4),
 )
 

@@ -5,6 +5,7 @@
 in `updates.py`, by what it differentiates.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ class ObjectiveConfig:
     """Divide eq 11 by 1 + lambda."""
     saturation_weight: float = 0.1
     """Weight of `losses.saturation` in the actor's loss; 0 is the paper's."""
+    smoothness_weight: float | None = None
+    """Weight of the mean squared change of the actor's action from one decision to the next; None is the paper's."""
     target_noise: float = 0.0
     """Standard deviation of TD3's smoothing noise on the target action; 0 is the paper's."""
     target_noise_clip: float = 0.5
@@ -62,6 +65,8 @@ class Work(NamedTuple):
     action: Array
     next_observation: Array
     """What was observed where the critics take over."""
+    following: Array | None
+    """What was observed one decision later; None where nobody asks how smoothly the actor acts."""
     signals: Array
     """Scaled reward and (penalised) cost up to there, discounted, [transitions, REWARD or COST]."""
     discounts: Array
@@ -108,6 +113,7 @@ def prepare(
         observation=see(flat.observation),
         action=flat.action,
         next_observation=see(later.observation),
+        following=None if config.smoothness_weight is None else see(flat.next_observation),
         signals=signals,
         discounts=discounts,
         dynamics_target=jax.vmap(dynamics_row)(flat.change, flat.reward, flat.cost),
@@ -223,13 +229,43 @@ def critic_losses(config: ObjectiveConfig, values: Array, work: Work, targets: A
     return jnp.stack([mean_loss(REWARD, config.kappa_reward), mean_loss(COST, config.kappa_cost)])
 
 
-def actor_query(config: ObjectiveConfig, weights: Params, work: Work, latents: Array) -> tuple[Query, Array]:
-    """The actor's own actions, and their mean saturation; at a risk level the cost is asked for its upper tail."""
+class Manners(NamedTuple):
+    """How an actor acts, whatever that is worth; means over the batch."""
+
+    saturation: Array
+    roughness: Array
+    """Squared change of the action from one decision to the next; zero where nobody asks."""
+
+
+def manners_of(work: Work, conditions: Array, preactivation: Callable[[Array, Array], Array], raw: Array) -> Manners:
+    """What `raw`, an actor's preactivations at the batch's observations, and those one decision later show.
+
+    Args:
+        preactivation: of the same actor, for one observation and condition.
+    """
+    saturation = jnp.mean(jax.vmap(losses.saturation)(raw))
+    if work.following is None:
+        return Manners(saturation, jnp.zeros((), jnp.float32))
+    later = jax.vmap(preactivation)(work.following, conditions)
+    return Manners(saturation, jnp.mean(jnp.sum(jnp.square(jnp.tanh(later) - jnp.tanh(raw)), axis=1)))
+
+
+def discipline(config: ObjectiveConfig, manners: Manners) -> Array:
+    """What an actor's loss adds for its manners."""
+    smoothness = 0.0 if config.smoothness_weight is None else config.smoothness_weight
+    return config.saturation_weight * manners.saturation + smoothness * manners.roughness
+
+
+def actor_query(config: ObjectiveConfig, weights: Params, work: Work, latents: Array) -> tuple[Query, Manners]:
+    """The actor's own actions, and its manners; at a risk level the cost is asked for its upper tail."""
     nets, conditions = config.architecture, conditions_of(config, latents, work)
-    squeeze = jax.vmap(lambda *example: actor.preactivation(nets.actor, weights, *example))
-    raw = squeeze(work.observation, conditions)
+
+    def preactivation(observation: Array, condition: Array) -> Array:
+        return actor.preactivation(nets.actor, weights, observation, condition)
+
+    raw = jax.vmap(preactivation)(work.observation, conditions)
     query = Query(work.observation, jnp.tanh(raw), conditions, actor_fractions(work))
-    return query, jnp.mean(jax.vmap(losses.saturation)(raw))
+    return query, manners_of(work, conditions, preactivation, raw)
 
 
 def actor_fractions(work: Work) -> Array:
@@ -239,12 +275,12 @@ def actor_fractions(work: Work) -> Array:
     return jnp.stack([work.actor_fractions[REWARD], tail])
 
 
-def actor_loss(config: ObjectiveConfig, values: Array, work: Work, saturation: Array, multiplier: Array) -> Array:
+def actor_loss(config: ObjectiveConfig, values: Array, work: Work, manners: Manners, multiplier: Array) -> Array:
     """Eq 11 averaged over the batch; at a risk level the cost is the mean of its worst (1 - eta) share.
 
     Args:
         values: the critics' answer to `actor_query`.
-        saturation: that of the same actions.
+        manners: of the same actor.
     """
 
     def one(values: Array, level: Array) -> Array:
@@ -252,7 +288,7 @@ def actor_loss(config: ObjectiveConfig, values: Array, work: Work, saturation: A
         return losses.actor_loss(values[REWARD], values[COST], pressed, config.normalise_actor_loss)
 
     by_transition = jax.vmap(one, in_axes=(1, 0))(reduced(config, values), work.risk_level)
-    return jnp.mean(by_transition) + config.saturation_weight * saturation
+    return jnp.mean(by_transition) + discipline(config, manners)
 
 
 def reduced(config: ObjectiveConfig, values: Array) -> Array:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ashore.learning import augmented_lagrangian, objectives, updates
 from ashore.learning.augmented_lagrangian import AugmentedConfig, AugmentedState
 from ashore.learning.lagrangian import PIDConfig
-from ashore.learning.objectives import Work
+from ashore.learning.objectives import Manners, Work
 from ashore.learning.updates import LearnerConfig, LearnerState, Metrics
 from ashore.networks.critic import COST, REWARD
 from ashore.networks.layers import Params
@@ -45,8 +45,8 @@ def update_step(
     """One update; arguments and results are those of `updates.update_step`."""
     assert multiplier.ndim == 0, multiplier.shape
 
-    def loss(values: Array, saturation: Array) -> tuple[Array, Array]:
-        total = objectives.actor_loss(config.objective, values, work, saturation, multiplier)
+    def loss(values: Array, manners: Manners) -> tuple[Array, Array]:
+        total = objectives.actor_loss(config.objective, values, work, manners, multiplier)
         return total, jnp.mean(objectives.reduced(config.objective, values)[COST])
 
     state, _, metrics = _update(config, state, work, loss)
@@ -73,10 +73,10 @@ def augmented_update_step(
     assert isinstance(pressed, AugmentedState), type(pressed)
     objective = config.objective
 
-    def loss(values: Array, saturation: Array) -> tuple[Array, Array]:
+    def loss(values: Array, manners: Manners) -> tuple[Array, Array]:
         reward, cost = (jnp.mean(objectives.reduced(objective, values)[place]) for place in (REWARD, COST))
         charge = augmented_lagrangian.charge(pressed, cost - limit)
-        return charge - reward / objective.reward_scale + objective.saturation_weight * saturation, cost
+        return charge - reward / objective.reward_scale + objectives.discipline(objective, manners), cost
 
     state, predicted, metrics = _update(config, state, work, loss)
     moved = augmented_lagrangian.update(augmented, pressed, predicted - limit)
@@ -87,12 +87,12 @@ def _update(
     config: LearnerConfig,
     state: LearnerState,
     work: Work,
-    actor_loss: Callable[[Array, Array], tuple[Array, Array]],
+    actor_loss: Callable[[Array, Manners], tuple[Array, Array]],
 ) -> tuple[LearnerState, Array, Metrics]:
     """Critics, actor, targets.
 
     Args:
-        actor_loss: of the critics' values at the actor's actions and of their saturation; also says the mean cost.
+        actor_loss: of the critics' values at the actor's actions and of its manners; also says the mean cost.
     """
     objective = config.objective
     latents = jnp.zeros((work.observation.shape[0], objective.architecture.sizes.latent), jnp.float32)
@@ -100,16 +100,16 @@ def _update(
     state, critic_metrics = updates.critic_step(config, state, work, latents, targets)
     critics = state.params["critics"]
 
-    def loss(weights: Params) -> tuple[Array, tuple[Array, Array]]:
-        query, saturation = objectives.actor_query(objective, weights, work, latents)
+    def loss(weights: Params) -> tuple[Array, tuple[Array, Manners]]:
+        query, manners = objectives.actor_query(objective, weights, work, latents)
         (values,) = objectives.ask(objective, critics, query)
-        total, cost = actor_loss(values, saturation)
-        return total, (cost, saturation)
+        total, cost = actor_loss(values, manners)
+        return total, (cost, manners)
 
-    (total, (cost, saturation)), gradients = jax.value_and_grad(loss, has_aux=True)(state.params["actor"])
+    (total, (cost, manners)), gradients = jax.value_and_grad(loss, has_aux=True)(state.params["actor"])
     state, norm = updates.descend(config, state, "actor", gradients)
     state, count_metrics = updates.follow(config, state)
-    actor_metrics = {"actor_loss": total, "saturation": saturation, "gradient_norm_actor": norm}
+    actor_metrics = {"actor_loss": total, **manners._asdict(), "gradient_norm_actor": norm}
     # The belief is the prior and stays it: its divergence from the prior is zero.
     nothing_learnt = {"kl": jnp.zeros((), jnp.float32)}
     return state, cost, critic_metrics | actor_metrics | count_metrics | nothing_learnt

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ashore.learning import losses, objectives, updates
+from ashore.learning import objectives, updates
 from ashore.learning.lagrangian import PIDConfig
-from ashore.learning.objectives import Query, Work
+from ashore.learning.objectives import Manners, Query, Work
 from ashore.learning.updates import LearnerConfig, LearnerState, Metrics
 from ashore.networks import actor, encoder
 from ashore.networks.architecture import Architecture
@@ -163,20 +163,25 @@ def actor_step(
     # The learner's key changes with every decision and the count with every update: no noise is used twice.
     noise = jax.random.normal(jax.random.fold_in(state.key, state.updates), work.action.shape)
 
-    def loss(trained: Params) -> tuple[Array, tuple[Array, Array]]:
-        act = jax.vmap(lambda *example: draw(objective.architecture, trained, *example))
+    def loss(trained: Params) -> tuple[Array, tuple[Array, Manners]]:
+        nets = objective.architecture
+
+        def mean_of(observation: Array, condition: Array) -> Array:
+            return actor.preactivation(nets.actor, trained["actor"], observation, condition)
+
+        act = jax.vmap(lambda *example: draw(nets, trained, *example))
         drawn = act(work.observation, conditions, noise)
         query = Query(work.observation, drawn.action, conditions, objectives.actor_fractions(work))
         (values,) = objectives.ask(objective, critics, query)
-        saturation = jnp.mean(jax.vmap(losses.saturation)(drawn.mean))
-        constrained = objectives.actor_loss(objective, values, work, saturation, multiplier)
+        manners = objectives.manners_of(work, conditions, mean_of, drawn.mean)
+        constrained = objectives.actor_loss(objective, values, work, manners, multiplier)
         log_density = jnp.mean(drawn.log_density)
         share = 1.0 + multiplier if objective.normalise_actor_loss else jnp.ones_like(multiplier)
-        return constrained + temperature * log_density / share, (log_density, saturation)
+        return constrained + temperature * log_density / share, (log_density, manners)
 
     trained = {"actor": state.params["actor"], "deviation": state.private["deviation"]}
-    (total, (log_density, saturation)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
-    metrics = {"actor_loss": total, "saturation": saturation, "entropy": -log_density}
+    (total, (log_density, manners)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+    metrics = {"actor_loss": total, **manners._asdict(), "entropy": -log_density}
     for name in trained:
         state, metrics[f"gradient_norm_{name}"] = updates.descend(config, state, name, gradients[name])
     return state, log_density, metrics

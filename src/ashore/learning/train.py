@@ -69,6 +69,8 @@ class TrainConfig:
     """Share of the budget that the multiplier steers for; below 1, the noise of an evaluation finds some room."""
     reward_scale: float = 10.0
     """Rewards are multiplied by this for the critic, so that TD errors are about as large as kappa = 1."""
+    smoothness: float | None = None
+    """Weight, in the actor's loss, of how much its action changes from one decision to the next; none if left out."""
     reward_floor: float | None = None
     """Rewards of a decision below this count as this for the critic; what is reported stays the true reward."""
     encoder_objective: str = "critic+dynamics"
@@ -129,6 +131,7 @@ def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
         discount_cost=declared if config.cost_discount is None else config.cost_discount,
         reward_scale=config.reward_scale,
         reward_floor=config.reward_floor,
+        smoothness_weight=config.smoothness,
         risk=config.risk,
     )
     chosen = names.lookup("encoder objective", config.encoder_objective, updates.ENCODER_OBJECTIVES)

@@ -174,7 +174,7 @@ def encoder_and_actor_step(
         posterior = objectives.posteriors(objective, trained["encoder"], work)
         fresh_latents = objectives.latents_of(posterior, work)
         taken = objectives.taken_query(objective, work, fresh_latents)
-        own, saturation = objectives.actor_query(objective, trained["actor"], work, latents)
+        own, manners = objectives.actor_query(objective, trained["actor"], work, latents)
         taken_values, own_values = objectives.ask(objective, critics, taken, own)
 
         per_critic = objectives.critic_losses(objective, taken_values, work, targets)
@@ -184,14 +184,14 @@ def encoder_and_actor_step(
             dynamics = objectives.dynamics_loss(objective, trained["dynamics"], work, fresh_latents)
         terms = (per_critic[REWARD], per_critic[COST], kl)
         encoder_loss = losses.encoder_loss(config.encoder_objective, *terms, dynamics)
-        actor_loss = objectives.actor_loss(objective, own_values, work, saturation, multiplier)
+        actor_loss = objectives.actor_loss(objective, own_values, work, manners, multiplier)
         return encoder_loss + actor_loss, {
             "encoder_loss": encoder_loss,
             "dynamics_loss": dynamics,
             "kl": kl,
             "potential": losses.potential(config.encoder_objective, *terms),
             "actor_loss": actor_loss,
-            "saturation": saturation,
+            **manners._asdict(),
         }
 
     owners = ("encoder", "dynamics", "actor") if learns_dynamics else ("encoder", "actor")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from ashore.networks.layers import ACTIVATIONS, Params, dense, dense_init, layer_norm, layer_norm_init
+from ashore.networks.layers import ACTIVATIONS, Params, dense, dense_init, layer_norm_init, normed_dense
 from ashore.types import Array
 
 
@@ -51,7 +51,7 @@ def apply(config: BroNetConfig, params: Params, x: Array) -> Array:
     act = ACTIVATIONS[config.activation]
 
     def layer(block: Params, i: int, x: Array) -> Array:
-        return layer_norm(block[f"norm{i}"], dense(block[f"dense{i}"], x, config.compute))
+        return normed_dense(block[f"dense{i}"], block[f"norm{i}"], x, config.compute)
 
     h = act(layer(params["input"], 0, x))
     for i in range(config.blocks):

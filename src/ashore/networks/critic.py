@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from ashore.networks import bronet
 from ashore.networks.bronet import BroNetConfig
-from ashore.networks.layers import ACTIVATIONS, Params, dense, dense_init, layer_norm, layer_norm_init
+from ashore.networks.layers import ACTIVATIONS, Params, dense, dense_init, layer_norm_init, normed_dense
 from ashore.types import Array
 
 REWARD, COST = 0, 1
@@ -79,8 +79,8 @@ def features(config: CriticConfig, params: Params, observation: Array, action: A
     assert condition.shape == (config.condition,), condition.shape
     x = jnp.concatenate([observation, action, condition])
     for i in range(config.feature_layers):
-        x = dense(params["features"][f"dense{i}"], x, config.compute)
-        x = ACTIVATIONS[config.activation](layer_norm(params["features"][f"norm{i}"], x))
+        dense_params, norm_params = params["features"][f"dense{i}"], params["features"][f"norm{i}"]
+        x = ACTIVATIONS[config.activation](normed_dense(dense_params, norm_params, x, config.compute))
     return x
 
 

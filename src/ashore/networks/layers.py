@@ -36,10 +36,24 @@ def dense_init(key: Array, inputs: int, outputs: int, gain: float = 2.0) -> Para
 
 def dense(params: Params, x: Array, compute: str) -> Array:
     """x W + b with operands and result in the compute dtype; accumulation is the device's (float32 on a GPU)."""
+    product = _product(params, x, compute)
+    return product + params["bias"].astype(product.dtype)
+
+
+def normed_dense(params: Params, norm: Params, x: Array, compute: str) -> Array:
+    """`layer_norm` of `dense`, in the compute dtype, with the bias added in float32.
+
+    The bias then belongs to the layer norm's kernel. Added in bfloat16 it would be the matrix product's: a GPU first
+    writes it out as a matrix as large as the result.
+    """
+    product = _product(params, x, compute)
+    return layer_norm(norm, product.astype(jnp.float32) + params["bias"]).astype(product.dtype)
+
+
+def _product(params: Params, x: Array, compute: str) -> Array:
     assert x.ndim == 1 and x.shape[0] == params["kernel"].shape[0], (x.shape, params["kernel"].shape)
     dtype, precision = COMPUTE[compute]
-    product = jnp.dot(x.astype(dtype), params["kernel"].astype(dtype), precision=precision)
-    return product + params["bias"].astype(dtype)
+    return jnp.dot(x.astype(dtype), params["kernel"].astype(dtype), precision=precision)
 
 
 def layer_norm_init(width: int) -> Params:
