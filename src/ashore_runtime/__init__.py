@@ -9,11 +9,13 @@ from ashore_runtime.refusal import Refused
 from ashore_runtime.results import ActResult, Evidence
 from ashore_runtime.runtime import Runtime
 from ashore_runtime.signature import TrustedKey
+from ashore_runtime.supervisor import ActuatorLink, Supervisor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ActResult",
+    "ActuatorLink",
     "Evidence",
     "GuardSettings",
     "Limits",
@@ -23,5 +25,6 @@ __all__ = [
     "Reason",
     "Refused",
     "Runtime",
+    "Supervisor",
     "TrustedKey",
 ]

@@ -25,6 +25,9 @@ class GuardSettings:
     """Identical observations in a row that mean a stuck sensor; 0 never does."""
     max_age: float = 1.5
     """Control periods after which an observation is stale."""
+    stuck_element_after: int = 0
+    """Observations in a row with one number the same while most others move that mean a stuck sensor; 0 never does.
+    What cannot be told is said in `RestingElements`."""
 
 
 class Verdict(NamedTuple):
@@ -33,6 +36,36 @@ class Verdict(NamedTuple):
     values: np.ndarray | None
     """float32, inside the declared range; None when it must not be used."""
     reasons: Reason
+
+
+class RestingElements:
+    """Finds a single number that moved before, and now rests while most others move.
+
+    Zero and the declared bounds are where a lidar that sees nothing and a wheel that stands may rest for ever: a sensor
+    that fails to such a value is not found. A number that stops at any other value for an honest reason (a gear, a
+    set-point, a simulator without noise) is a false alarm, which is why the guard asks only on request.
+    """
+
+    def __init__(self, low: np.ndarray, high: np.ndarray, after: int) -> None:
+        self._low, self._high, self._after = low, high, after
+        self._last: np.ndarray | None = None
+        self._has_moved = np.zeros(low.shape, bool)
+        self._same = np.ones(low.shape, np.int64)
+        """Observations in a row that showed an element's number; those in which little else moved are not counted."""
+
+    def stuck(self, values: np.ndarray) -> bool:
+        """Whether, with this observation, some element has rested for too long."""
+        # As bits, because 0.0 and -0.0 are two readings.
+        bits = values.view(np.uint32).copy()
+        last, self._last = self._last, bits
+        if last is None:
+            return False
+        moved = bits != last
+        self._has_moved |= moved
+        telling = self._has_moved & (values > self._low) & (values < self._high) & (values != 0.0)
+        most_move = 2 * np.count_nonzero(telling & moved) >= np.count_nonzero(telling)
+        self._same = np.where(moved, 1, self._same + (telling & most_move))
+        return bool((self._same >= self._after).any())
 
 
 class Guard:
@@ -54,6 +87,8 @@ class Guard:
         self._last_bytes = b""
         self._repeats = 0
         self._last_time: int | None = None
+        after = self._settings.stuck_element_after
+        self._resting = RestingElements(self._low, self._high, after) if after else None
 
     def check(self, observation: Any, now: int, taken: int | None = None) -> Verdict:
         """Judge the observation that an action shall rest on.
@@ -71,6 +106,8 @@ class Guard:
             self._repeats = self._repeats + 1 if seen == self._last_bytes else 1
             self._last_bytes = seen
             if self._settings.stuck_steps and self._repeats >= self._settings.stuck_steps:
+                reasons |= Reason.STUCK
+            if self._resting is not None and self._resting.stuck(verdict.values):
                 reasons |= Reason.STUCK
         return Verdict(None if reasons & OBSERVATION_FAULTS else verdict.values, reasons)
 

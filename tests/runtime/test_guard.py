@@ -115,6 +115,59 @@ def test_a_stuck_sensor_is_found_at_the_fifth_repeat_and_a_moving_one_never():
     assert all(guard(stuck_steps=0).check(GOOD, 0).reasons is Reason.NONE for _ in range(50))
 
 
+def rows(*columns: list[float]) -> list[list[float]]:
+    """Observations one after the other, from what each of their elements shows."""
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+MOVES = [0.1 * (i + 1) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("element", "found_at"),
+    [
+        # It moved once, at the second observation; the third one with that number is the fourth observation.
+        ([0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 4),
+        ([0.1, 0.5, 0.5, 0.6, 0.6, 0.7, 0.7, 0.7], 8),
+        ([0.1, 0.5, 0.5, 0.6, 0.6, 0.7, 0.7, 0.8], None),
+        # Never moved: a constant, or stuck from the start, which cannot be told apart.
+        ([0.5] * 8, None),
+        # Zero and the declared bounds (-2, 2) are places to rest.
+        ([0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], None),
+        ([0.1, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0], None),
+        ([0.1, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0], None),
+        # Clipped to its bound.
+        ([0.1, 2.1, 2.1, 2.1, 2.1, 2.1, 2.1, 2.1], None),
+    ],
+)
+def test_one_stuck_element_is_found_on_request(element, found_at):
+    watching, trusting = guard(stuck_element_after=3), guard()
+    stream = rows(MOVES, element, [-x for x in MOVES], [1.0 - x for x in MOVES])
+    found = [Reason.STUCK in watching.check(row, 0).reasons for row in stream]
+    assert (found.index(True) + 1 if any(found) else None) == found_at
+    assert not any(Reason.STUCK in trusting.check(row, 0).reasons for row in stream), "nobody asked"
+
+
+def test_elements_that_rest_with_most_others_are_not_stuck():
+    # Only one of four goes on: the robot stands, and three quiet sensors show it.
+    resting = [0.1, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]
+    watching = guard(stuck_element_after=3)
+    assert not any(Reason.STUCK in watching.check(row, 0).reasons for row in rows(MOVES, resting, resting, resting))
+    # Two of four: at least half of them move, and the others do not follow.
+    watching = guard(stuck_element_after=3)
+    found = [Reason.STUCK in watching.check(row, 0).reasons for row in rows(MOVES, MOVES, resting, resting)]
+    assert found == [False] * 3 + [True] * 5
+
+
+def test_a_new_stream_forgets_what_rested():
+    watching = guard(stuck_element_after=3)
+    stream = rows(MOVES, [0.1] + [0.5] * 7, MOVES, MOVES)
+    for row in stream[:3]:
+        watching.check(row, 0)
+    watching.forget()
+    assert not any(Reason.STUCK in watching.check(row, 0).reasons for row in stream[3:]), "it has not moved since"
+
+
 def test_old_repeated_shuffled_and_future_observations():
     # The period is 50 ms, so that an observation may be 75 ms old.
     watching = guard(stuck_steps=0)
@@ -139,11 +192,12 @@ def test_random_bytes_never_get_through_and_never_raise():
             assert np.isfinite(values).all() and (np.abs(values) <= 2.0).all()
 
 
-def test_checking_is_cheap():
-    watching = guard()
-    rows = np.random.default_rng(0).uniform(-1, 1, (2000, 4)).astype(np.float32)
+@pytest.mark.parametrize("stuck_element_after", [0, 5])
+def test_checking_is_cheap(stuck_element_after):
+    watching = guard(stuck_element_after=stuck_element_after)
+    given = np.random.default_rng(0).uniform(-1, 1, (2000, 4)).astype(np.float32)
     times = []
-    for row in rows:
+    for row in given:
         begun = time.perf_counter_ns()
         watching.check(row, 0)
         times.append(time.perf_counter_ns() - begun)

@@ -13,6 +13,7 @@ from ashore_runtime import GuardSettings, Limits, Mode, Reason
 from ashore_runtime.guard import Guard
 from ashore_runtime.modes import ACTING
 from ashore_runtime.reasons import OBSERVATION_FAULTS
+from ashore_runtime.schema import Field
 from runtime import small_bundle
 from runtime.fake_clock import FakeClock
 from runtime.toy_plant import ToyPlant
@@ -107,6 +108,44 @@ def test_moving_sensors_are_never_called_stuck():
     guard = Guard(facts, np.ones(4, np.float32), GuardSettings())
     plant, action = ToyPlant(0), np.zeros(2)
     assert not any(Reason.STUCK in guard.check(plant.step(action), 0).reasons for _ in range(volume(5_000, 1_000_000)))
+
+
+ONE_BY_ONE = GuardSettings(stuck_element_after=5)
+
+
+def test_one_stuck_element_is_found_within_five_steps(make_runtime):
+    runtime = make_runtime(limits=Limits(guard=ONE_BY_ONE))
+    generator = np.random.default_rng(0)
+    for episode in range(volume(20, 1_000)):
+        runtime.reset()
+        runtime.arm()
+        plant, onset, place = ToyPlant(episode), int(generator.integers(2, EPISODE)), int(generator.integers(4))
+        observation = plant.step(np.zeros(2))
+        for _ in range(onset):
+            result = runtime.act(observation)
+            assert Reason.STUCK not in result.reasons
+            kept = observation[place]
+            observation = plant.step(result.action)
+        # From here on the element shows what it showed last; the first time was `kept`, before the onset.
+        found = []
+        for _ in range(4):
+            observation[place] = kept
+            found.append(Reason.STUCK in runtime.act(observation).reasons)
+            observation = plant.step(np.zeros(2))
+        assert found == [False, False, False, True] and runtime.eta == 0.9
+
+
+def test_honest_elements_are_never_called_stuck():
+    # Four sensors with noise and twelve lidars: out of range for long, at contact for long, and in between moving.
+    lidars = tuple(Field(f"lidar_{i}", "1", 0.0, 1.0) for i in range(12))
+    facts = small_bundle.manifest(observation=(*small_bundle.OBSERVATION, *lidars))
+    guard = Guard(facts, np.ones(16, np.float32), ONE_BY_ONE)
+    plant, generator = ToyPlant(0), np.random.default_rng(1)
+    distance = generator.uniform(-1.0, 2.0, 12)
+    for _ in range(volume(5_000, 1_000_000)):
+        distance = np.clip(distance + generator.normal(scale=0.05, size=12), -2.0, 3.0)
+        seen = np.concatenate([plant.step(np.zeros(2)), np.clip(distance, 0.0, 1.0)])
+        assert Reason.STUCK not in guard.check(seen, 0).reasons
 
 
 # T5
