@@ -27,6 +27,18 @@ class Approach(NamedTuple):
     """Smallest gap that divides, as observed."""
 
 
+class Unearned(NamedTuple):
+    """A share of the reward that others decide about: weight * min(o, highest)^2 of what is observed after a decision.
+
+    No action changes it, so that a policy is not worth more or less without it; values without it vary much less.
+    """
+
+    place: int
+    """Of o in the observation."""
+    highest: float
+    weight: float
+
+
 class Reset(NamedTuple):
     """The first moment of an episode."""
 

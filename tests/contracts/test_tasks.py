@@ -63,6 +63,26 @@ def test_every_parameter_changes_what_happens(subject):
         assert any(not np.array_equal(reference, other) for other in others), f"{name} changes nothing"
 
 
+def test_no_action_changes_the_reward_that_is_declared_unearned(subject):
+    share = subject.description.unearned
+    if share is None:
+        pytest.skip("this world declares none")
+    parameters = nominal(subject)
+
+    def seen(bound: np.ndarray) -> list[float]:
+        state, found = subject.reset(jax.random.key(3), parameters).state, []
+        for _ in range(40):
+            result = subject.step(state, jnp.asarray(bound), parameters)
+            state = result.state
+            found.append(float(result.observation[share.place]))
+        return found
+
+    low, high = (seen(bound) for bound in subject.description.action_bounds)
+    # But for the last bits: positions are told from the policy's own.
+    np.testing.assert_allclose(low, high, rtol=1e-4, atol=1e-5)
+    assert len(set(low)) > 1
+
+
 def test_terms_sum_to_reward_and_cost_and_everything_is_finite(batched):
     parameters = drawn(batched, "train")
     worlds = batched.start(jax.random.key(1), parameters)

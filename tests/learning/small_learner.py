@@ -52,6 +52,7 @@ def alone(batch):
         reward=batch.reward[..., None],
         cost=batch.cost[..., None],
         penalty=None,
+        unearned=None,
         steps=jnp.ones(batch.reward.shape, jnp.int32),
         observation=batch.next_observation,
         terminated=batch.terminated,

@@ -11,7 +11,7 @@ from tests.compilation import jit
 
 from ashore.learning import replay
 from ashore.learning.replay import ReplayConfig
-from ashore.types import Transition
+from ashore.types import Transition, Unearned
 
 CONFIG = ReplayConfig(
     tasks=4,
@@ -336,3 +336,15 @@ def test_impossible_rings_are_refused():
             dataclasses.replace(CONFIG, steps=steps)
     with pytest.raises(ValueError, match="float32 or bfloat16"):
         dataclasses.replace(CONFIG, storage_dtype="float16")
+
+
+def test_unearned_reward_by_hand():
+    # What follows a decision is seen as 100 * task + time + 0.75 at place 1; above 102 it counts as 102.
+    config = dataclasses.replace(THREE, unearned=Unearned(place=1, highest=102.0, weight=0.5))
+    rings = filled(config, range(4))
+    batch, ahead = transitions_of_all(config, rings, jax.random.key(0))
+    place = np.argwhere(np.asarray(batch.reward) == 1.0)[0]
+    np.testing.assert_allclose(ahead.unearned[tuple(place)], [0.5 * 1.75**2, 0.5 * 2.75**2, 0.5 * 3.75**2])
+    later = np.argwhere(np.asarray(batch.reward) == 103.0)[0]
+    np.testing.assert_allclose(ahead.unearned[tuple(later)], [0.5 * 102.0**2, 0.0, 0.0])
+    assert transitions_of_all(THREE, rings, jax.random.key(0))[1].unearned is None

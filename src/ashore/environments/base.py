@@ -17,7 +17,7 @@ import numpy as np
 
 from ashore.budget import Budget
 from ashore.environments.randomisation import Randomised
-from ashore.types import Approach, Array, Parameters, Reset, State, StepResult
+from ashore.types import Approach, Array, Parameters, Reset, State, StepResult, Unearned
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class TaskDescription:
     speed. The networks get scale * (first - second) as well; the scale makes it of order one."""
     approaches: tuple[Approach, ...] = ()
     """Gaps that close, whose inverse time to collision the networks get as well."""
+    unearned: Unearned | None = None
+    """The share of the reward that no action changes, where there is one: the reward's critic learns without it."""
 
     def __post_init__(self) -> None:
         for required in ("nominal", "train"):
@@ -74,6 +76,8 @@ class TaskDescription:
             raise ValueError(f"A contrast of {self.name} lies outside its observation.")
         if not all(0 <= index < len(self.observation) for approach in self.approaches for index in approach[:3]):
             raise ValueError(f"An approach of {self.name} lies outside its observation.")
+        if self.unearned is not None and not 0 <= self.unearned.place < len(self.observation):
+            raise ValueError(f"The unearned reward of {self.name} lies outside its observation.")
 
     @property
     def closeness(self) -> tuple[int, ...]:

@@ -100,7 +100,8 @@ def prepare(
     see = jax.vmap(lambda observation: normalisation.see(nets, normalisers.observation, observation))
     # A penalty belongs in the cost critic's target alone: what the encoder and the multiplier see is the true cost.
     believed_cost = later.cost if later.penalty is None else later.cost + later.penalty
-    reward = _floored(config, later.reward) * config.reward_scale
+    floored = _floored(config, later.reward)
+    reward = (floored if later.unearned is None else floored - later.unearned) * config.reward_scale
     signals, discounts = _followed(config, later, reward, believed_cost)
 
     def dynamics_row(change: Array, reward: Array, cost: Array) -> Array:

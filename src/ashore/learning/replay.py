@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ashore.types import Array, Transition
+from ashore.types import Array, Transition, Unearned
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class ReplayConfig:
     """Share of contexts that are consecutive decisions, as a deployed policy meets them; the others are spread."""
     penalised: bool = False
     """Whether a decision also has a penalty that its cost critic is to believe in."""
+    unearned: Unearned | None = None
+    """Which share of the reward no action changes, to be told apart."""
 
     def __post_init__(self) -> None:
         if self.storage_dtype not in ("float32", "bfloat16"):
@@ -83,6 +85,8 @@ class Ahead(NamedTuple):
     """[task, transition, step]."""
     cost: Array
     penalty: Array | None
+    unearned: Array | None
+    """The share of the reward that no action changes; None where the task declares none."""
     steps: Array
     """How many were followed, at least 1, int32."""
     observation: Array
@@ -245,10 +249,15 @@ def sample_transitions(config: ReplayConfig, state: ReplayState, key: Array, tas
     def along(ring: Array) -> Array:
         return jnp.where(followed > 0, ring[of_task, span], 0.0)
 
+    def given(share: Unearned) -> Array:
+        seen = _float32(stored.next_observation[of_task, span, share.place])
+        return jnp.where(followed > 0, share.weight * jnp.square(jnp.minimum(seen, share.highest)), 0.0)
+
     ahead = Ahead(
         reward=along(stored.reward),
         cost=along(stored.cost),
         penalty=None if stored.penalty is None else along(stored.penalty),
+        unearned=None if config.unearned is None else given(config.unearned),
         steps=count,
         observation=_float32(stored.next_observation[tasks[:, None], last]),
         terminated=stored.terminated[tasks[:, None], last],

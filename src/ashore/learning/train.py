@@ -69,6 +69,8 @@ class TrainConfig:
     """Share of the budget that the multiplier steers for; below 1, the noise of an evaluation finds some room."""
     reward_scale: float = 10.0
     """Rewards are multiplied by this for the critic, so that TD errors are about as large as kappa = 1."""
+    earned: bool = False
+    """Whether the reward's critic learns without the share of the reward that no action changes (`unearned`)."""
     smoothness: float | None = None
     """Weight, in the actor's loss, of how much its action changes from one decision to the next; none if left out."""
     reward_floor: float | None = None
@@ -162,6 +164,7 @@ def replay_config(task: Task, config: TrainConfig) -> ReplayConfig:
         context=config.sizes.context,
         window=config.capacity,
         steps=config.steps,
+        unearned=task.description.unearned if config.earned else None,
     )
 
 

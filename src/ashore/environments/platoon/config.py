@@ -9,7 +9,7 @@ from ashore.environments.base import Field, TaskDescription
 from ashore.environments.platoon.car_following import Driver
 from ashore.environments.platoon.cycles import Traces, fixed_trace, training_traces
 from ashore.environments.platoon.parameters import SHIFTS, shift_warnings
-from ashore.types import Approach
+from ashore.types import Approach, Unearned
 
 
 @dataclass(frozen=True)
@@ -158,4 +158,6 @@ def describe(config: PlatoonConfig) -> TaskDescription:
             Approach(0, 3, 6, 10.0 * SPEED_SCALE / GAP_SCALE, config.gap_floor / GAP_SCALE),
             Approach(7, 0, 8, 10.0 * SPEED_SCALE / GAP_SCALE, config.gap_floor / GAP_SCALE),
         ),
+        # What the ego would earn at the speed of the car ahead, on which it has no influence.
+        unearned=Unearned(3, config.v_max / SPEED_SCALE, config.f_s * SPEED_SCALE**2),
     )
