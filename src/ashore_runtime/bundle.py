@@ -14,7 +14,7 @@ A bundle is a flat folder or one stored zip. It has one form only: JSON in `stri
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 from ashore_runtime import container, golden, schema, signature, strict_json, tensors
 from ashore_runtime.policy import PolicyNetworks
 from ashore_runtime.refusal import Refused
-from ashore_runtime.schema import SCHEMA, Calibration, Manifest
+from ashore_runtime.schema import SCHEMA, Calibration, Manifest, Refinement
 from ashore_runtime.signature import TrustedKey
 
 KIND = "ashore-bundle"
@@ -219,3 +219,18 @@ def _understand(path: Path, files: Mapping[str, bytes]) -> Bundle:
         networks=networks,
         files={name: files[name] for name in OPTIONAL if name in files and name != CALIBRATION},
     )
+
+
+def with_caution(bundle: Bundle, caution: str | None, refinement: Refinement | None) -> Bundle:
+    """The bundle with another kind of caution; what the manifest could not say is refused here too."""
+    if caution is None and refinement is None:
+        return bundle
+    table = bundle.manifest.to_json()
+    if caution is not None:
+        table["caution"] = caution
+    if refinement is not None:
+        table["refinement"] = asdict(refinement)
+    manifest = schema.manifest_from_json(table)
+    if manifest.caution != "actor" and bundle.networks.critics is None:
+        raise Refused("Refinement was asked for, and the bundle has no critics.")
+    return replace(bundle, manifest=manifest)

@@ -14,54 +14,37 @@ happens in the caller's thread. `act` and `observe` are not for two threads at o
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ashore_runtime import bundle as bundles
-from ashore_runtime import change, modes, posterior, process, schema, strangeness
 from ashore_runtime import fallback as fallbacks
 from ashore_runtime import journal as journals
+from ashore_runtime import modes, posterior, process
 from ashore_runtime.bundle import Bundle
-from ashore_runtime.change import ChangeDetector
+from ashore_runtime.careful_policy import NO_DEADLINE, CarefulPolicy
 from ashore_runtime.clock import Clock
 from ashore_runtime.fallback import Fallback
-from ashore_runtime.golden import conditioning_eta
 from ashore_runtime.guard import Guard
 from ashore_runtime.journal import Journal
-from ashore_runtime.limits import Limits, action_box
+from ashore_runtime.knowledge import Knowledge, Pending
+from ashore_runtime.limits import Limits
 from ashore_runtime.modes import ACTING, Event, Mode, ModeState
 from ashore_runtime.posterior import Posterior
 from ashore_runtime.reasons import OBSERVATION_FAULTS, Reason
-from ashore_runtime.refinement import Box, Refined, refine
+from ashore_runtime.refinement import Refined
 from ashore_runtime.refusal import Refused
 from ashore_runtime.results import FALLBACK, HELD, NOMINAL, REFINED, ActResult, Evidence
-from ashore_runtime.schedule import Schedule, ScheduleState
-from ashore_runtime.schema import Calibration, Manifest, Refinement
+from ashore_runtime.schema import Refinement
 from ashore_runtime.signature import TrustedKey
-from ashore_runtime.step_timer import StepTimer
-from ashore_runtime.strangeness import Strangeness
+from ashore_runtime.tallies import Tallies
 
 RESUME_RULES = ("trust", "discount", "reset")
 _ERROR = "error"
 _SLEEP_NOTICED = 500_000_000
 """ns of sleep that disarm; clocks drift by less."""
-_LONGEST_STEP = 1.5
-"""Control periods after which an observation no longer shows what one decision did."""
-_NO_DEADLINE = (1 << 63) - 1
-_WARM_UP_STEPS = 20
-_LATENCIES = 4096
-
-
-class _Pending(NamedTuple):
-    """A decision whose outcome has not been observed yet."""
-
-    observation: np.ndarray
-    normal: np.ndarray
-    action: np.ndarray
-    taken: int | None
 
 
 class Runtime:
@@ -76,31 +59,21 @@ class Runtime:
         eta: float | None,
     ) -> None:
         """Use `load`: it reads the bundle, prepares the process and opens the journal."""
-        manifest, networks = bundle.manifest, bundle.networks
+        manifest = bundle.manifest
         self.bundle = bundle
-        self._manifest: Manifest = manifest
-        self._networks = networks
+        self._manifest = manifest
+        self._networks = bundle.networks
         self._limits = limits
         self._clock = clock
-        self._box = action_box(manifest, limits)
+        self._policy = CarefulPolicy(bundle, limits, clock)
+        self._box = self._policy.box
         self._fallback = fallbacks.build(fallback, manifest, self._box)
-        self._guard = Guard(manifest, networks.normalisers.observation.deviation, limits.guard)
-        self._calibration = bundle.calibration if eta is None else _always(eta)
-        self._schedule = Schedule(self._calibration, limits.patience)
-        self._tempering = 1.0 if bundle.calibration is None else bundle.calibration.tempering
-        known = bundle.calibration.change if bundle.calibration is not None else None
-        watches = limits.detect_changes and networks.predicts and networks.identifies
-        self._detector = ChangeDetector(known) if watches and known is not None else None
-        self._threshold = manifest.refinement.threshold_scale * manifest.budget.discounted
+        self._guard = Guard(manifest, bundle.networks.normalisers.observation.deviation, limits.guard)
+        self._knowledge = Knowledge(bundle, limits, eta)
         self._period = round(manifest.task.control_period * 1e9)
-        self._timer = StepTimer(clock)
         self._mode = ModeState()
-        self._posterior = posterior.prior(manifest.network.latent)
-        self._schedule_state = self._schedule.start()
-        self._detector_state = change.start(self._posterior)
-        self._strangeness = Strangeness()
         self._costs: deque[float] = deque(maxlen=max(manifest.budget.decisions_per_episode, 1))
-        self._pending: _Pending | None = None
+        self._pending: Pending | None = None
         self._last_action: np.ndarray | None = None
         self._last_good = np.array(
             [0.0 if f.low is None or f.high is None else 0.5 * (f.low + f.high) for f in manifest.observation],
@@ -110,8 +83,7 @@ class Runtime:
         self._slept = clock.slept()
         self._journal: Journal | None = None
         self._blas_told = False
-        self._tallies = {"decisions": 0, "missed": 0, "errors": 0, "changes": 0, "transitions": 0, "unused": 0}
-        self._latencies: deque[int] = deque(maxlen=_LATENCIES)
+        self._tallies = Tallies()
 
     @classmethod
     def load(
@@ -144,12 +116,12 @@ class Runtime:
             freeze: whether to take everything loaded so far out of garbage collection.
         """
         told = process.one_blas_thread()
-        loaded = _with(bundles.load(bundle, trusted_keys), caution, refinement)
+        loaded = bundles.with_caution(bundles.load(bundle, trusted_keys), caution, refinement)
         if eta is not None and not 0.0 <= eta < 1.0:
             raise Refused(f"A risk level is in [0, 1), not {eta}.")
         runtime = cls(loaded, limits or Limits(), fallback, clock or Clock(), eta)
         runtime._blas_told = told
-        runtime._warm_up()
+        runtime._policy.warm_up(runtime._last_good, runtime._knowledge.mean)
         if journal is not None:
             runtime._journal = Journal(Path(journal), sync)
             runtime._journal.append_json(journals.BEGIN, runtime._begin(), durable=True)
@@ -193,12 +165,12 @@ class Runtime:
     @property
     def eta(self) -> float:
         """The risk level of the next decision."""
-        return self._schedule_state.eta
+        return self._knowledge.level.eta
 
     @property
     def posterior(self) -> Posterior:
         """What is known about the world."""
-        return self._posterior
+        return self._knowledge.posterior
 
     def arm(self) -> Mode:
         """Let the policy act: READY becomes ACTIVE. Without it `act` answers with the fallback."""
@@ -233,20 +205,18 @@ class Runtime:
         begun = self._clock.now()
         if not isinstance(deadline, int | np.integer):
             share = self._limits.deadline
-            deadline = begun + round(share * self._period) if math.isfinite(share) else _NO_DEADLINE
+            deadline = begun + round(share * self._period) if math.isfinite(share) else NO_DEADLINE
         deadline = int(deadline)
         with process.no_collection():
             try:
                 result = self._decide(observation, t_obs, begun, deadline)
             except Exception as error:
-                self._tallies["errors"] += 1
+                self._tallies.failed()
                 self._pending = None
                 self._note(_ERROR, f"{type(error).__name__}: {error}")
                 self._move(Event.FAULT)
                 result = self._fall_back(Reason.ERROR, begun, deadline)
-            self._tallies["decisions"] += 1
-            self._tallies["missed"] += result.missed
-            self._latencies.append(result.t_total_ns)
+            self._tallies.decided(result)
             self._write_decision(result, begun)
         return result
 
@@ -263,31 +233,25 @@ class Runtime:
         try:
             evidence = self._learn(next_observation, reward, cost, t)
         except Exception as error:
-            self._tallies["errors"] += 1
+            self._tallies.failed()
             self._note(_ERROR, f"{type(error).__name__}: {error}")
             evidence = self._evidence(False, Reason.ERROR)
         self._pending = None
-        self._tallies["transitions"] += 1
-        self._tallies["unused"] += not evidence.used
+        self._tallies.observed(evidence)
         self._write_transition(evidence)
         return evidence
 
     def health(self) -> dict[str, Any]:
         """Everything worth watching, as plain numbers and words."""
-        latencies = sorted(self._latencies)
-
-        def percentile(share: float) -> float:
-            return latencies[max(0, math.ceil(share * len(latencies)) - 1)] * 1e-6 if latencies else 0.0
-
         return {
             "mode": self.state.value,
             "eta": self.eta,
-            "infeasible": self._schedule_state.infeasible,
-            "transitions": self._posterior.count,
-            "posterior_spread": _spread(self._posterior),
-            "change": self._detector_state.total,
-            "tallies": dict(self._tallies),
-            "latency_ms": {"p50": percentile(0.5), "p99": percentile(0.99), "max": percentile(1.0)},
+            "infeasible": self._knowledge.level.infeasible,
+            "transitions": self.posterior.count,
+            "posterior_spread": self._knowledge.spread,
+            "change": self._knowledge.change_sum,
+            "tallies": self._tallies.counts(),
+            "latency_ms": self._tallies.latency_ms(),
             "journal": "none" if self._journal is None else "lost" if self._journal.lost else "ok",
             "recent_cost": float(sum(self._costs)),
             "one_blas_thread": self._blas_told,
@@ -296,39 +260,16 @@ class Runtime:
 
     def snapshot(self) -> dict[str, Any]:
         """What has been learnt, as JSON; `restore` takes it back."""
-        return {
-            **posterior.to_json(self._posterior),
-            "schedule": asdict(self._schedule_state),
-            "detector": self._detector_state.to_json(),
-            "strangeness": self._strangeness.to_json(),
-        }
+        return self._knowledge.snapshot()
 
     def restore(self, snapshot: Mapping[str, Any], rule: str = "trust") -> None:
         """Continue from a snapshot: `trust` it, `discount` it by half, or `reset`."""
-        latent = self._manifest.network.latent
         if rule == "reset" or not snapshot:
-            self._forget()
+            self._knowledge.forget()
             self._costs.clear()
-            return
-        try:
-            found = posterior.from_json(snapshot, latent)
-            schedule = ScheduleState(**snapshot["schedule"])
-            detector = change.from_json(snapshot["detector"], latent)
-            strange = strangeness.from_json(snapshot["strangeness"])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise Refused("The snapshot is not one of this runtime and bundle.") from error
-        if not (isinstance(schedule.eta, float) and 0.0 <= schedule.eta < 1.0):
-            raise Refused("The snapshot does not have a risk level.")
+        else:
+            self._knowledge.restore(snapshot, rule)
         self._pending = None
-        if rule == "trust":
-            self._posterior, self._schedule_state = found, schedule
-            self._detector_state, self._strangeness = detector, strange
-            return
-        self._posterior = posterior.discount(found, 0.5)
-        believed = posterior.mean(self._posterior)
-        eta, infeasible = self._schedule.table(self._posterior.count, _spread(self._posterior), believed)
-        self._schedule_state = ScheduleState(eta, infeasible, self._limits.patience)
-        self._detector_state, self._strangeness = change.start(posterior.prior(latent)), Strangeness()
 
     # Acting
 
@@ -344,7 +285,7 @@ class Runtime:
         if verdict.values is None:
             self._move(Event.BAD)
             if verdict.reasons & OBSERVATION_FAULTS:
-                self._tighten()
+                self._knowledge.advance(clean=False, alarm=True)
             if self._mode.may_hold and self._last_action is not None:
                 return self._result(self._last_action, HELD, reasons | Reason.HELD, begun, deadline)
             return self._fall_back(reasons, begun, deadline)
@@ -352,50 +293,19 @@ class Runtime:
         self._move(Event.IMPAIRED if lost else Event.GOOD)
         if self._mode.mode not in ACTING:
             return self._fall_back(reasons, begun, deadline, taken)
-        return self._policy(verdict.values, taken, reasons, begun, deadline)
+        return self._by_policy(verdict.values, taken, reasons, begun, deadline)
 
-    def _policy(self, values: np.ndarray, taken: int | None, reasons: Reason, begun: int, deadline: int) -> ActResult:
-        eta = self._schedule_state.eta
-        normal = self._networks.normalisers.see(values)
-        context = self._networks.context(posterior.mean(self._posterior), conditioning_eta(self._manifest, eta))
-        box = self._box_now()
-        nominal = box.project(self._networks.action(normal, context))
-        refined = self._careful(normal, context, nominal, eta, box, deadline)
-        if not np.isfinite(refined.action).all():
-            raise FloatingPointError("The policy gave an action that is not finite.")
-        if refined.cost > self._threshold:
+    def _by_policy(
+        self, values: np.ndarray, taken: int | None, reasons: Reason, begun: int, deadline: int
+    ) -> ActResult:
+        choice = self._policy.act(values, self._knowledge.mean, self.eta, self._last_action, deadline)
+        if choice.over_threshold:
             reasons |= Reason.OVER_THRESHOLD
-            if self._limits.over_threshold == "fallback" and self._refines(eta):
+            if self._limits.over_threshold == "fallback" and self._policy.refines(self.eta):
                 return self._fall_back(reasons, begun, deadline, taken)
-        self._pending = _Pending(values, normal, refined.action, taken)
-        moved = refined.action is not nominal
-        return self._result(refined.action, REFINED if moved else NOMINAL, reasons, begun, deadline, refined)
-
-    def _careful(
-        self, normal: np.ndarray, context: np.ndarray, nominal: np.ndarray, eta: float, box: Box, deadline: int
-    ) -> Refined:
-        critics = self._networks.critics
-        if critics is None or not (self._refines(eta) or self._limits.evaluate_always):
-            return Refined(nominal, math.nan, math.nan, 0)
-        critics.prepare(normal, context, eta)
-        if not self._refines(eta):
-            value = critics.cost(nominal)
-            return Refined(nominal, value, value, 0)
-        self._timer.deadline = deadline
-        refined = refine(critics, nominal, eta, self._threshold, box, self._manifest.refinement, self._timer)
-        self._timer.finish(refined.steps)
-        return refined
-
-    def _refines(self, eta: float) -> bool:
-        return self._manifest.caution != "actor" and eta > 0.0
-
-    def _box_now(self) -> Box:
-        rate = self._limits.rate
-        if rate is None or self._last_action is None:
-            return self._box
-        reach = np.float32(rate)
-        low = np.maximum(self._box.low, self._last_action - reach)
-        return Box(low, np.maximum(low, np.minimum(self._box.high, self._last_action + reach)))
+        self._pending = Pending(values, choice.normal, choice.refined.action, taken)
+        source = REFINED if choice.moved else NOMINAL
+        return self._result(choice.refined.action, source, reasons, begun, deadline, choice.refined)
 
     def _fall_back(self, reasons: Reason, begun: int, deadline: int, taken: int | None = None) -> ActResult:
         """The fallback's action, or the action nearest to zero if even that fails."""
@@ -417,7 +327,7 @@ class Runtime:
         if trusted and not reasons & (OBSERVATION_FAULTS | Reason.ERROR):
             # A transition under the fallback is evidence like any other. Unarmed, who knows what was really done.
             normal = self._networks.normalisers.see(self._last_good)
-            self._pending = _Pending(self._last_good, normal, action, taken)
+            self._pending = Pending(self._last_good, normal, action, taken)
         return self._result(action, FALLBACK, reasons, begun, deadline)
 
     def _result(
@@ -431,7 +341,7 @@ class Runtime:
     ) -> ActResult:
         action = np.array(action, np.float32)
         self._last_action = action
-        if self._schedule_state.infeasible:
+        if self._knowledge.level.infeasible:
             reasons |= Reason.NOT_CALIBRATED
         ended = self._clock.now()
         if ended > deadline:
@@ -442,10 +352,10 @@ class Runtime:
             reasons=reasons,
             q_c=math.nan if refined is None else refined.cost,
             q_c_nominal=math.nan if refined is None else refined.nominal_cost,
-            eta=self._schedule_state.eta,
-            z_mean=posterior.mean(self._posterior),
-            z_std=posterior.deviation(self._posterior),
-            n_real=self._posterior.count,
+            eta=self.eta,
+            z_mean=self._knowledge.mean,
+            z_std=posterior.deviation(self.posterior),
+            n_real=self.posterior.count,
             k_used=0 if refined is None else refined.steps,
             k_max=self._manifest.refinement.steps,
             t_total_ns=ended - begun,
@@ -458,7 +368,7 @@ class Runtime:
     def _learn(self, next_observation: Any, reward: float | None, cost: float | None, t: int | None) -> Evidence:
         pending = self._pending
         reasons = Reason.NONE
-        if pending is None or not self._directly_after(pending, t):
+        if pending is None or not pending.leads_to(t, self._period):
             reasons |= Reason.GAP
         verdict = self._guard.values(next_observation)
         reasons |= verdict.reasons & OBSERVATION_FAULTS
@@ -472,56 +382,17 @@ class Runtime:
             reasons |= Reason.REWARD_FAULT
         alarm = self._over_budget()
         if reasons or pending is None or verdict.values is None or gained is None or spent is None:
-            self._advance(clean=False, alarm=alarm)
+            self._knowledge.advance(clean=False, alarm=alarm)
             return self._evidence(False, reasons)
-        target = self._networks.normalisers.dynamics_target(pending.observation, verdict.values, gained, spent)
-        surprise, changed = self._judge(pending, target)
-        if self._networks.identifies:
-            told = self._networks.factor(
-                self._networks.normalisers.encoder_input(pending.observation, pending.action, target)
-            )
-            self._posterior = posterior.add(self._posterior, *told, self._tempering)
-            if self._detector is not None:
-                self._detector_state = self._detector.learn(self._detector_state, *told, self._tempering)
-        if changed:
-            self._start_afresh()
-            alarm = True
-        if self._detector is not None and self._strangeness.above(self._detector.calibration.ood_level):
+        learnt = self._knowledge.learn(pending, verdict.values, gained, spent)
+        if learnt.changed:
+            self._news |= Reason.CHANGED
+            self._tallies.changed()
+            self._note("changed", "The dynamics changed; what was learnt before that is forgotten.")
+        if learnt.strange:
             self._news |= Reason.OUT_OF_DISTRIBUTION
-            alarm = True
-        self._advance(clean=True, alarm=alarm)
-        return self._evidence(True, reasons, changed, surprise)
-
-    def _directly_after(self, pending: _Pending, t: int | None) -> bool:
-        if t is None or pending.taken is None:
-            return True
-        return 0 < t - pending.taken <= _LONGEST_STEP * self._period
-
-    def _judge(self, pending: _Pending, target: np.ndarray) -> tuple[float, bool]:
-        """How surprising a transition is that was not learnt from yet, and whether it shows that the world changed."""
-        if not self._networks.predicts:
-            return math.nan, False
-
-        def predicted(found: Posterior) -> np.ndarray:
-            return self._networks.prediction(pending.normal, pending.action, posterior.mean(found))
-
-        by_all = predicted(self._posterior)
-        surprise = self._networks.surprise(by_all, target)
-        if self._detector is None:
-            return surprise, False
-        judge = self._networks.log_likelihood
-        gain = judge(predicted(self._detector_state.recent), target) - judge(by_all, target)
-        self._detector_state, changed = self._detector.watch(self._detector_state, gain)
-        self._strangeness = strangeness.after(self._strangeness, surprise)
-        return surprise, changed
-
-    def _start_afresh(self) -> None:
-        """The world is another one: believe what was seen since it changed, and nothing from before that."""
-        self._posterior = self._detector_state.fresh
-        self._detector_state, self._strangeness = change.start(self._posterior), Strangeness()
-        self._news |= Reason.CHANGED
-        self._tallies["changes"] += 1
-        self._note("changed", "The dynamics changed; what was learnt before that is forgotten.")
+        self._knowledge.advance(clean=True, alarm=alarm or learnt.changed or learnt.strange)
+        return self._evidence(True, reasons, learnt.changed, learnt.surprise)
 
     def _over_budget(self) -> bool:
         factor = self._limits.over_budget
@@ -530,23 +401,8 @@ class Runtime:
         self._news |= Reason.OVER_BUDGET
         return True
 
-    def _forget(self) -> None:
-        self._posterior = posterior.prior(self._manifest.network.latent)
-        self._schedule_state = self._schedule.start()
-        self._detector_state, self._strangeness = change.start(self._posterior), Strangeness()
-        self._pending = None
-
-    def _advance(self, clean: bool, alarm: bool) -> None:
-        found = self._posterior
-        self._schedule_state = self._schedule.after(
-            self._schedule_state, found.count, _spread(found), clean, alarm, posterior.mean(found)
-        )
-
-    def _tighten(self) -> None:
-        self._advance(clean=False, alarm=True)
-
     def _evidence(self, used: bool, reasons: Reason, changed: bool = False, surprise: float = math.nan) -> Evidence:
-        return Evidence(used, reasons, changed, surprise, self._posterior.count, self.eta)
+        return Evidence(used, reasons, changed, surprise, self.posterior.count, self.eta)
 
     # Modes, journal, start
 
@@ -586,43 +442,6 @@ class Runtime:
 
     def _begin(self) -> dict[str, Any]:
         return {"path": str(self.bundle.path.resolve()), "checksum": self.bundle.checksum, "state": self.snapshot()}
-
-    def _warm_up(self) -> None:
-        """Learn how long a refinement step takes before the first one is needed; the replay has warmed the rest up."""
-        critics = self._networks.critics
-        if critics is None or self._manifest.caution == "actor" or not self._manifest.refinement.steps:
-            return
-        normal = self._networks.normalisers.see(self._last_good)
-        context = self._networks.context(posterior.mean(self._posterior), 0.0)
-        critics.prepare(normal, context, 0.5)
-        self._timer.deadline = _NO_DEADLINE
-        settings = replace(self._manifest.refinement, steps=_WARM_UP_STEPS, keep="last", weight="full")
-        nominal = self._box.project(np.zeros_like(self._box.low))
-        refined = refine(critics, nominal, 0.5, -math.inf, self._box, settings, self._timer)
-        self._timer.finish(refined.steps)
-
-
-def _always(eta: float) -> Calibration:
-    return Calibration(counts=(0,), eta=(eta,), infeasible=(False,))
-
-
-def _with(bundle: Bundle, caution: str | None, refinement: Refinement | None) -> Bundle:
-    """The bundle with another kind of caution; what the manifest could not say is refused here too."""
-    if caution is None and refinement is None:
-        return bundle
-    table = bundle.manifest.to_json()
-    if caution is not None:
-        table["caution"] = caution
-    if refinement is not None:
-        table["refinement"] = asdict(refinement)
-    manifest = schema.manifest_from_json(table)
-    if manifest.caution != "actor" and bundle.networks.critics is None:
-        raise Refused("Refinement was asked for, and the bundle has no critics.")
-    return replace(bundle, manifest=manifest)
-
-
-def _spread(found: Posterior) -> float:
-    return float(posterior.deviation(found).mean()) if len(found.precision_sum) else 0.0
 
 
 def _number(value: Any) -> float | None:

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ashore.calibration import calibrate as stages
-from ashore.calibration import careful_deployment
-from ashore.calibration.calibrate import CalibrationConfig, Subject, calibrate
+from ashore.calibration import careful_deployment, contexts, realised_cost, tempering
+from ashore.calibration.calibrate import calibrate
+from ashore.calibration.config import CalibrationConfig, Subject
 from ashore.calibration.ledger import Ledger, Paused
+from ashore.environments import randomisation
 from tests.calibration.linear_world import DISCOUNT, LENGTH, NOISE, LinearAgent, LinearWorld, error_exceeded_by
 from tests.compilation import quickly
 
@@ -46,7 +47,7 @@ def calibration():
 
 def test_the_latent_error_is_the_known_one_within_sampling_error(calibration):
     assert CONFIG.counts == (0, 1, 2, 4, 8, 16)
-    reference = LENGTH * 2 * (stages.replicas(SUBJECT.task, CONFIG) - 1)
+    reference = LENGTH * 2 * (contexts.replicas(SUBJECT.task, CONFIG) - 1)
     assert reference == 64
     for count, measured in zip(CONFIG.counts, calibration.measured.epsilon.value, strict=True):
         expected, density = error_exceeded_by(0.1, count, reference)
@@ -90,7 +91,7 @@ def test_the_noise_floor_is_that_of_two_independent_means(calibration):
 
 
 def test_an_honest_posterior_needs_little_tempering_and_a_boastful_one_as_much_as_it_boasts():
-    known = stages.tempering.measure
+    known = tempering.measure
     generator = np.random.default_rng(0)
     truth = generator.normal(size=(2000, 1))
     counts = np.array([1, 4, 16])
@@ -151,12 +152,12 @@ def test_caution_that_follows_the_world_is_relaxed_where_the_belief_is_cheap():
 def test_the_same_belief_costs_the_same_bit_for_bit():
     task, agent, weights = SUBJECT[:3]
     keys = jax.random.split(jax.random.key(0), (1, 3, 2))
-    worlds = stages.randomisation.sample(task.description.shifts["train"], task.parameters_type, jax.random.key(1), 3)
+    worlds = randomisation.sample(task.description.shifts["train"], task.parameters_type, jax.random.key(1), 3)
     latent = np.full((3, 3, 1), 0.25)
     latent[2] += 0.5
-    asked = stages.Candidates(latent, np.zeros(3), np.zeros(3, int))
+    asked = realised_cost.Candidates(latent, np.zeros(3), np.zeros(3, int))
     # Batches of four worlds: the two candidates meet in different places of different batches.
-    answer = stages.realised_cost.measure(task, agent, weights, Ledger(), "same", worlds, keys, asked, 4)
+    answer = realised_cost.measure(task, agent, weights, Ledger(), "same", worlds, keys, asked, 4)
     np.testing.assert_array_equal(answer.cost[0], answer.cost[1])
     slope = np.asarray(worlds.slope)[:, None]
     np.testing.assert_allclose(answer.cost[2] - answer.cost[0], np.repeat(0.5 * slope, 2, axis=1), rtol=1e-4)

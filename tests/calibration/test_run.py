@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from ashore import artifacts
 from ashore.calibration import frontier
-from ashore.calibration.calibrate import CalibrationConfig
+from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
 from ashore.environments import tasks

@@ -11,8 +11,8 @@ import pytest
 from ashore.calibration.careful_deployment import start_worlds
 from ashore.cli.main import main
 from ashore.environments import randomisation, rollout
-from ashore.experiments import change_detection, deployment
-from ashore.experiments.change_detection import Schedule, streams
+from ashore.experiments import deployment
+from ashore.experiments.change_streams import Schedule, schedule_of, streams
 from ashore.experiments.deployment import Caution
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
 from ashore.experiments.jax_twin import twin
@@ -75,7 +75,7 @@ def test_gain_eta_and_alarms_are_the_runtimes(run, by_world):
     caution = Caution(deadline=float("inf"), over_budget=None)
     runtime = deployment.load_runtime(made.path, caution, freeze=False)
     task, parameters = physics(1)
-    schedule = change_detection.schedule_of(made.calibration)
+    schedule = schedule_of(made.calibration)
     found = streams(task, twin(made.manifest, made.weights), schedule, parameters, parameters, 3, 120, detector=touchy)
     assert set(found.eta[0].tolist()) == {np.float32(0.9), np.float32(0.5), np.float32(0.0)}
     # By the world it goes both ways, and not only up when there is an alarm.

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ashore import artifacts
-from ashore.calibration.calibrate import CalibrationConfig
+from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.ledger import Progress
 from ashore.calibration.refinement import RefinementConfig
 from ashore.environments import tasks

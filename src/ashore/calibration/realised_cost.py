@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ashore.budget import Budget
 from ashore.calibration.careful_deployment import Numbers, start_worlds
 from ashore.calibration.careful_policy import Agent
 from ashore.calibration.ledger import Ledger, in_batches
@@ -99,3 +100,12 @@ def measure(
     length = task.description.decisions_per_episode
     flat = in_batches(ledger, stage, int(np.prod(shape)), worlds_at_once, length, some)
     return Episode(**{name: values.reshape(shape) for name, values in flat.items()})
+
+
+def discounted(cost_per_decision: np.ndarray, budget: Budget) -> np.ndarray:
+    """Cost in the unit of d: that of spending at this rate for ever, as the budget itself is converted.
+
+    A sum discounted from the start of an episode would weigh its first decisions most; the budget is a limit on the
+    mean cost of an episode, in which all weigh the same.
+    """
+    return cost_per_decision / (1.0 - budget.discount)

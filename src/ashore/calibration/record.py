@@ -8,9 +8,11 @@ import numpy as np
 
 from ashore.budget import Budget
 from ashore.calibration import conformal, cost_sensitivity
-from ashore.calibration.calibrate import Calibration, Realised, deployment_decisions, replicas
+from ashore.calibration.calibrate import Calibration
 from ashore.calibration.careful_policy import CarefulPolicy
+from ashore.calibration.contexts import deployment_decisions, replicas
 from ashore.calibration.latent_error import Table
+from ashore.calibration.unseen_worlds import Realised
 from ashore.calibration.world_schedule import WorldSchedule
 from ashore.environments.base import Task
 from ashore_runtime.schema import PERCENTILES

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments import change_detection
-from ashore.experiments.change_detection import ChangeBenchmark
+from ashore.experiments import change_benchmark, change_report
+from ashore.experiments.change_benchmark import ChangeBenchmark
 from ashore_runtime import Refused, bundle
 
 
@@ -30,7 +30,7 @@ def run(options: Options) -> int:
     try:
         with console.status("deploying"):
             checksum = bundle.load(options.bundle).checksum
-            outcome = change_detection.experiment(options.bundle, options)
+            outcome = change_benchmark.experiment(options.bundle, options)
     except (ValueError, Refused) as mistake:
         raise UsageError(str(mistake)) from mistake
     title = "cost per episode after the change, without and with detection"
@@ -43,9 +43,9 @@ def run(options: Options) -> int:
     console.print(table)
     print(
         f"{outcome.false_alarms} false alarm(s) in {outcome.quiet_decisions} decisions: "
-        f"{change_detection.per_million(outcome):.1f} per million"
+        f"{change_benchmark.per_million(outcome):.1f} per million"
     )
-    numbers, figure = change_detection.write(options.out, options, outcome, {"bundle": checksum})
+    numbers, figure = change_report.write(options.out, options, outcome, {"bundle": checksum})
     print(f"numbers: {numbers}")
     print(f"figure: {figure}")
     return 0

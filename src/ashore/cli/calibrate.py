@@ -12,7 +12,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from ashore.calibration.calibrate import Calibration, CalibrationConfig
+from ashore.calibration.calibrate import Calibration
+from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.frontier import Curve, FrontierConfig
 from ashore.calibration.ledger import Paused, Progress
 from ashore.calibration.world_schedule import WorldSchedule

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments import change_detection, exporting, onnx_export
+from ashore.experiments import change_calibration, exporting, onnx_export
 from ashore_runtime import Refused
 
 
@@ -49,7 +49,7 @@ def run(options: Options) -> int:
             watch = trained.predicts and not options.without_change_detection
             if found is not None and found[0].change is None and watch:
                 status.update("watching simulated worlds that do not change")
-                change = change_detection.calibrated_change(
+                change = change_calibration.calibrated_change(
                     trained, found, options.change_decisions, options.false_alarms
                 )
                 status.update("exporting")

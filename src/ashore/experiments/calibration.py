@@ -15,8 +15,9 @@ from typing import Any
 from ashore import names
 from ashore.calibration import calibrate, figures, record
 from ashore.calibration import frontier as frontiers
-from ashore.calibration.calibrate import Calibration, CalibrationConfig, Subject
+from ashore.calibration.calibrate import Calibration
 from ashore.calibration.careful_policy import CAUTIONS, CarefulPolicy, Caution
+from ashore.calibration.config import CalibrationConfig, Subject
 from ashore.calibration.frontier import Curve, FrontierConfig
 from ashore.calibration.ledger import Ledger, Progress
 from ashore.calibration.refinement import RefinementConfig

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ashore import artifacts, names
-from ashore.calibration.calibrate import CalibrationConfig
+from ashore.calibration.config import CalibrationConfig
 from ashore.environments import tasks
 from ashore.experiments import presets, settings, training
 from ashore.experiments.calibration import CautionConfig

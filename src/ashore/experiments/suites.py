@@ -6,7 +6,7 @@ declares, so that suites which show different ones share it: what was made for `
 
 from dataclasses import dataclass
 
-from ashore.calibration.calibrate import CalibrationConfig
+from ashore.calibration.config import CalibrationConfig
 from ashore.experiments import paper_numbers
 from ashore.experiments.calibration import CautionConfig
 from ashore.experiments.decision_work import WorkConfig

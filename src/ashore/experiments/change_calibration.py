@@ -1,0 +1,73 @@
+"""The change detector's threshold: measured in simulated worlds that do not change, and kept beside the run."""
+
+import dataclasses
+import json
+
+import jax
+
+from ashore.calibration import change_threshold
+from ashore.environments import randomisation
+from ashore.environments.base import Task
+from ashore.experiments import exporting
+from ashore.experiments.calibration import FOLDER as CALIBRATIONS
+from ashore.experiments.change_streams import Schedule, schedule_of, streams
+from ashore.experiments.exporting import Calibrated, Trained
+from ashore.experiments.jax_twin import Twin, twin
+from ashore_runtime.schema import ChangeCalibration
+
+RUN_LENGTH = 1000
+"""Decisions of each quiet run that the threshold comes from: short enough for many worlds, long enough for all a
+policy does in one."""
+_FILE = "change.json"
+
+
+def calibrated_change(
+    trained: Trained, calibrated: Calibrated, decisions: int, false_alarms: float
+) -> ChangeCalibration:
+    """The detector's threshold for one seed of a run, measured once and kept beside the run's calibration.
+
+    Args:
+        trained: the seed.
+        calibrated: its calibration; the streams follow its schedule.
+        decisions: in simulation, over all worlds.
+        false_alarms: per million decisions.
+    """
+    path = trained.folder / CALIBRATIONS / f"seed_{trained.seed_index}" / _FILE
+    identity = {
+        "statistic": "gain of recent evidence",
+        "weights_sha256": trained.sha256,
+        "eta": list(calibrated.calibration.eta),
+        "world": calibrated.calibration.to_json().get("world"),
+        "decisions": decisions,
+        "false_alarms_per_million": false_alarms,
+    }
+    if path.exists():
+        kept = json.loads(path.read_text())
+        if all(kept.get(name) == value for name, value in identity.items()):
+            return ChangeCalibration(**kept["change"])
+    manifest = exporting.describe(trained, calibrated.content)
+    found = measure_change(
+        trained.task,
+        twin(manifest, trained.weights),
+        schedule_of(calibrated.calibration),
+        decisions,
+        false_alarms,
+    )
+    path.write_text(json.dumps({**identity, "change": dataclasses.asdict(found)}, indent=2) + "\n")
+    return found
+
+
+def measure_change(
+    task: Task, found: Twin, schedule: Schedule, decisions: int, false_alarms: float, seed: int = 4_000_037
+) -> ChangeCalibration:
+    """Calibrate the detector on simulated worlds of the training ranges that do not change."""
+    if "dynamics" not in found.weights[0]:
+        raise ValueError("The policy has no dynamics head, so that nothing it predicts can be compared.")
+    length = min(RUN_LENGTH, decisions)
+    worlds = decisions // length
+    # Before the simulation, which takes minutes, and not after it.
+    change_threshold.check_length(worlds, length, false_alarms)
+    key = jax.random.fold_in(jax.random.key(seed), 0)
+    physics = randomisation.sample(task.description.shifts["train"], task.parameters_type, key, worlds)
+    seen = streams(task, found, schedule, physics, physics, seed, length)
+    return change_threshold.calibrate(seen.gain, seen.surprise, false_alarms)
