@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ashore.cli.main import main
 from ashore.experiments import suite_cells, suite_evaluation, suite_run, training
 from ashore.experiments.suite_cells import CellSettings, Plan, Request, plans, status
 from ashore.experiments.suites import SUITES
+from ashore.learning.disagreement import DisagreementConfig
 from ashore.methods.registry import METHODS
 from experiments import toy_suite
 from experiments.toy_suite import ETAS, Onlooker
@@ -287,3 +289,14 @@ def test_cells_as_ray_tasks_on_a_local_cluster(tmp_path):
     assert (tmp_path / "smoke" / "Platoon" / "fvd" / "summary.json").exists()
     # The same cell, asked for without a cluster, is there.
     assert main(words) == 0
+
+
+def test_all_methods_are_trained_on_equal_terms_unless_somebody_asks_otherwise(tmp_path):
+    def trained(**asked) -> DisagreementConfig:
+        run = settings_of(plans(Request("table1", tmp_path, only="task=PointGoal2,method=spidr", **asked))[0]).run
+        assert run is not None
+        return run.train.spidr
+
+    equal = DisagreementConfig(weight=1.0, compare="dynamics", ranges="train", multiplier="pid")
+    assert trained() == equal
+    assert trained(set=("spidr.train.spidr.weight=0.5",)) == replace(equal, weight=0.5)

@@ -10,7 +10,8 @@ from tests.compilation import jit
 from tests.toy_world import PERIOD, TRAIN, Cart, CartParameters, CartState
 
 from ashore.environments import randomisation, tasks
-from ashore.learning import disagreement, normalisation, objectives, replay
+from ashore.experiments import presets
+from ashore.learning import disagreement, normalisation, objectives, replay, train
 from ashore.learning.disagreement import DisagreementConfig
 from ashore.learning.objectives import ObjectiveConfig
 from ashore.learning.replay import ReplayConfig
@@ -116,6 +117,28 @@ def test_the_penalty_of_every_step_is_in_the_target():
     by_hand = {1.0: 24.75, 2.0: 31.5, 3.0: 27.0}
     np.testing.assert_allclose(work.signals[:, COST], [by_hand[float(first)] for first in cost], rtol=1e-6)
     assert set(np.asarray(cost)) == set(by_hand)
+
+
+def test_everybodys_multiplier_answers_to_the_penalised_cost():
+    smoke = presets.lookup("Platoon", "smoke").train
+    config = replace(
+        smoke, chunk=1, learning_starts=0, spidr=DisagreementConfig(weight=5.0, compare="dynamics", multiplier="pid")
+    )
+    # In the place of the multiplier: what it was told the cost of a decision is.
+    told = replace(
+        spidr.recipe(TASK, config),
+        constrain=lambda _config, multiplier, cost, _wanted: multiplier._replace(multiplier=cost),
+    )
+
+    @jit
+    def one_decision():
+        state = train.start(TASK, config, jax.random.key(0), told)
+        return train.train_chunk(TASK, config, state, told)[1]
+
+    metrics = one_decision()
+    per_episode = TASK.description.budget.decisions_per_episode * metrics["multiplier"]
+    assert metrics["penalty_rate"] > 0.0
+    np.testing.assert_allclose(per_episode, metrics["cost_rate"] + metrics["penalty_rate"], rtol=1e-5)
 
 
 def test_faithful_ranges_are_spidrs_where_it_has_some():

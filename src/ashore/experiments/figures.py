@@ -1,14 +1,17 @@
 """Pictures of results: every function takes records and returns a figure; nothing is read or written here."""
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ashore.experiments.outcomes import COST, RETURN, DeploymentPoint, Outcome, RefinementTime
 from ashore.experiments.records import Row
+from ashore.experiments.suites import METHOD_NAMES
 
 Names = Callable[[str], str]
 """From a method to what the figure calls it."""
@@ -19,6 +22,10 @@ _MILLION = 1e6
 _BAND = 0.15
 _THIN, _THICK = 0.6, 1.8
 _MARKS = "osD^vP*X"
+_OTHERS = colormaps["tab20b"]
+"""Colours of methods that are not in `METHOD_NAMES`."""
+_LEGEND_ENTRY = 1.6
+"""Width of a name in a legend, in inches."""
 
 
 def as_it_is(name: str) -> str:
@@ -37,7 +44,7 @@ def reward_cost_scatter(outcomes: Sequence[Outcome], names: Names = as_it_is) ->
     for axes, place in zip(panels, places, strict=True):
         here = [row for row in ours if (row.task, row.worlds) == place]
         costs, returns = _by_method(here, COST), _by_method(here, RETURN)
-        for number, method in enumerate(costs):
+        for method in costs:
             cost, reward = costs[method], returns.get(method)
             if reward is None or cost.mean is None or reward.mean is None:
                 continue
@@ -46,8 +53,8 @@ def reward_cost_scatter(outcomes: Sequence[Outcome], names: Names = as_it_is) ->
                 reward.mean,
                 xerr=_bars([cost]),
                 yerr=_bars([reward]),
-                fmt=_MARKS[number % len(_MARKS)],
-                color=f"C{number}",
+                fmt=_MARKS[_place(method) % len(_MARKS)],
+                color=_colour(method),
                 capsize=2,
                 label=names(method),
             )
@@ -78,6 +85,8 @@ def shift_bars(outcomes: Sequence[Outcome], names: Names = as_it_is) -> Figure:
             for number, method in enumerate(methods):
                 found = {one.worlds: one for one in here if one.method == method and one.mean is not None}
                 there = [place for place, name in enumerate(worlds) if name in found]
+                if not there:
+                    continue
                 shown = [found[worlds[place]] for place in there]
                 axes.bar(
                     [place + (number - (len(methods) - 1) / 2) * width for place in there],
@@ -85,7 +94,7 @@ def shift_bars(outcomes: Sequence[Outcome], names: Names = as_it_is) -> Figure:
                     width,
                     yerr=_bars(shown),
                     capsize=2,
-                    color=f"C{number}",
+                    color=_colour(method),
                     label=names(method),
                 )
             limit = next((one.budget for one in here if one.budget is not None), None)
@@ -104,8 +113,8 @@ def deployment_curves(points: Sequence[DeploymentPoint], budget: float, title: s
     of an episode is not what happens later.
     """
     figure, (above, middle, below) = _panels(3, columns=1, size=(7.0, 2.6), sharex=True)
-    for number, method in enumerate(dict.fromkeys(point.method for point in points)):
-        colour, mine = f"C{number}", [point for point in points if point.method == method]
+    for method in dict.fromkeys(point.method for point in points):
+        colour, mine = _colour(method), [point for point in points if point.method == method]
         windows = [point for point in mine if point.stretch == "window"]
         episodes = [point for point in mine if point.stretch == "episode"]
         for axes, chosen in ((above, "cost"), (middle, "reward")):
@@ -133,9 +142,9 @@ def deployment_curves(points: Sequence[DeploymentPoint], budget: float, title: s
 def training_curves(runs: Mapping[str, Sequence[Row]], budget: float, title: str, names: Names = as_it_is) -> Figure:
     """Return, cost and multiplier against env steps: a colour per run, thin lines for seeds, a thick one for all."""
     figure, panels = _panels(3)
-    for number, (method, rows) in enumerate(runs.items()):
+    for method, rows in runs.items():
         for axes, metric in zip(panels, ("episode_return", "episode_cost", "multiplier"), strict=True):
-            _seeds(axes, rows, metric, f"C{number}", names(method))
+            _seeds(axes, rows, metric, _colour(method), names(method))
     panels[1].axhline(budget, **_BUDGET)
     for axes, label in zip(panels, ("return per episode", "cost per episode", "multiplier"), strict=True):
         axes.set(xlabel="million env steps per seed", ylabel=label)
@@ -148,9 +157,9 @@ def encoder_curves(runs: Mapping[str, Sequence[Row]], title: str, names: Names =
     """Encoder loss and KL to the prior against env steps; runs without an encoder are left out."""
     learnt = {method: rows for method, rows in runs.items() if any("encoder_loss" in row for row in rows)}
     figure, panels = _panels(2)
-    for number, (method, rows) in enumerate(learnt.items()):
+    for method, rows in learnt.items():
         for axes, metric in zip(panels, ("encoder_loss", "kl"), strict=True):
-            _seeds(axes, rows, metric, f"C{number}", names(method))
+            _seeds(axes, rows, metric, _colour(method), names(method))
     for axes, label in zip(panels, ("encoder loss", "KL to the prior"), strict=True):
         axes.set(xlabel="million env steps per seed", ylabel=label)
     figure.suptitle(title)
@@ -221,7 +230,19 @@ def _shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(len(found), 6))
+        columns = min(len(found), int(figure.get_figwidth() / _LEGEND_ENTRY))
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
+
+
+def _place(method: str) -> int:
+    """The same for a method in all figures, whoever else is in them; other people's methods come after ours."""
+    if method in METHOD_NAMES:
+        return list(METHOD_NAMES).index(method)
+    return len(METHOD_NAMES) + zlib.crc32(method.encode()) % _OTHERS.N
+
+
+def _colour(method: str) -> Any:
+    return f"C{_place(method)}" if method in METHOD_NAMES else _OTHERS(_place(method) - len(METHOD_NAMES))
 
 
 def _middles(points: Sequence[DeploymentPoint]) -> list[float]:

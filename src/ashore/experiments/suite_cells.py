@@ -24,7 +24,7 @@ from ashore.experiments import presets, settings, training
 from ashore.experiments.calibration import CautionConfig
 from ashore.experiments.decision_work import WorkConfig
 from ashore.experiments.suite_evaluation import Protocol
-from ashore.experiments.suites import SCALES, SUITES, Cell, Scale, Suite
+from ashore.experiments.suites import EQUAL_TERMS, SCALES, SUITES, Cell, Scale, Suite
 from ashore.experiments.training import TrainingRun
 from ashore.methods import registry
 
@@ -102,7 +102,7 @@ def plans(request: Request) -> list[Plan]:
     wanted = _chosen(suite, request.only)
     order = sorted(wanted, key=lambda cell: cell.method in TRAINED_AS)
     seeds = suite.seeds if request.seeds is None else request.seeds
-    return [_plan(cell, pool, preset, scale, seeds, request.set) for cell in order]
+    return [_plan(cell, pool, preset, scale, seeds, (*EQUAL_TERMS, *request.set)) for cell in order]
 
 
 def folder_of(pool: Path, cell: Cell) -> Path:

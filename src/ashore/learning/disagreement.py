@@ -36,7 +36,8 @@ class DisagreementConfig:
     ranges: str = "own"
     """`own`: SPiDR's ranges where it has some for the task. `train`: the task's training ranges."""
     multiplier: str = "augmented"
-    """`augmented`: SPiDR's rule, on the predicted and penalised cost. `pid`: everybody's, on the measured true cost."""
+    """`augmented`: SPiDR's rule, on the predicted and penalised cost. `pid`: everybody's, on the measured
+    cost with its penalty: the constraint is on what the critic is told, in either form."""
 
     def __post_init__(self) -> None:
         for name, value, known in (

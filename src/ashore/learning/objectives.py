@@ -98,7 +98,7 @@ def prepare(
     keys = jax.random.split(key, 6)
     shape = (2, count, fractions)
     see = jax.vmap(lambda observation: normalisation.see(nets, normalisers.observation, observation))
-    # A penalty belongs in the cost critic's target alone: what the encoder and the multiplier see is the true cost.
+    # A penalty belongs in the cost critic's target alone: what the encoder sees is the true cost.
     believed_cost = later.cost if later.penalty is None else later.cost + later.penalty
     floored = _floored(config, later.reward)
     reward = (floored if later.unearned is None else floored - later.unearned) * config.reward_scale

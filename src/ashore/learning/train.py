@@ -250,10 +250,11 @@ def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> 
             recipe.disagreement, task, state.normalisers, state.models, before, transition.action
         )
     rings = replay.add(_replay_config(task, config, recipe), state.replay, transition, valid, penalty)
-    limit = task.description.budget
+    limit, quiet = task.description.budget, collect.quiet_worlds(config.collect, config.worlds)
     # Random actions say nothing about the policy's cost: the multiplier starts to move when learning does.
     wanted = config.aim * limit.per_decision
-    measured = recipe.constrain(config.multiplier, state.learner.multiplier, collector.cost_rate, wanted)
+    believed_cost = collector.cost_rate if penalty is None else collector.cost_rate + jnp.mean(penalty[:quiet])
+    measured = recipe.constrain(config.multiplier, state.learner.multiplier, believed_cost, wanted)
     learning = collector.decisions >= config.learning_starts
     multiplier = jax.tree.map(lambda new, old: jnp.where(learning, new, old), measured, state.learner.multiplier)
     state = state._replace(
@@ -262,7 +263,6 @@ def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> 
         normalisers=normalisers,
         learner=state.learner._replace(multiplier=multiplier),
     )
-    quiet = collect.quiet_worlds(config.collect, config.worlds)
     # Only whole episodes count; the first of each world starts in the middle.
     whole = finished.done[:quiet] & (collector.decisions > task.description.decisions_per_episode)
     pessimism = {}
