@@ -16,7 +16,7 @@ NO_PYTHON := Ashore needs Python 3.11, 3.12 or 3.13 with its venv module (Debian
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo    the shipped policies in worlds they never saw, with caution and without; a page and videos in demo/'
+	@echo 'make demo    the shipped policies in worlds they never saw, with caution, without, and a baseline; page, videos in demo/'
 	@echo 'make test    everything that must hold: make check, then all tests'
 	@echo 'make soak    the fault tests at long volumes, ten minutes; ASHORE_SOAK=50 makes a night of it'
 	@echo 'make check   style, types and import directions'

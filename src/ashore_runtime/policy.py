@@ -5,6 +5,7 @@ import numpy as np
 from ashore_runtime.critics import CriticPair
 from ashore_runtime.layers import Mlp, Weights, weight
 from ashore_runtime.normalisation import Normalisers
+from ashore_runtime.refusal import Refused
 from ashore_runtime.schema import Manifest
 
 MAX_PRECISION = np.float32(1e4)
@@ -14,7 +15,7 @@ MIN_LOG_SCALE = np.float32(-3.0)
 
 
 class PolicyNetworks:
-    """The networks of one bundle; `critics`, encoder and dynamics head are there only if their weights are."""
+    """The networks of one bundle; `critics` only if its manifest says so, encoder and dynamics head if held."""
 
     def __init__(self, manifest: Manifest, weights: Weights) -> None:
         network = manifest.network
@@ -33,9 +34,9 @@ class PolicyNetworks:
         seen = self.normalisers.seen
         self._actor = Mlp(weights, "actor", seen + network.context, network.hidden, action)
         held = {name.split("/")[0] for name in weights}
-        self.critics = None
-        if "critic_cost" in held:
-            self.critics = CriticPair(weights, network, seen, action)
+        self.critics = CriticPair(weights, network, seen, action) if network.critic_heads else None
+        if self.critics is None and held & {"critic_cost", "critic_reward"}:
+            raise Refused("The weights hold critics, and the manifest says that there are none.")
         self._encoder = None
         if "encoder" in held:
             self._encoder = Mlp(weights, "encoder", 2 * features + action + 2, network.hidden, 2 * network.latent)

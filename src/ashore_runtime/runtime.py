@@ -119,6 +119,8 @@ class Runtime:
         loaded = bundles.with_caution(bundles.load(bundle, trusted_keys), caution, refinement)
         if eta is not None and not 0.0 <= eta < 1.0:
             raise Refused(f"A risk level is in [0, 1), not {eta}.")
+        if eta and loaded.manifest.caution != "actor" and loaded.networks.critics is None:
+            raise Refused(f"A risk level of {eta:g} needs critics, and the bundle has none.")
         runtime = cls(loaded, limits or Limits(), fallback, clock or Clock(), eta)
         runtime._blas_told = told
         runtime._policy.warm_up(runtime._last_good, runtime._knowledge.mean)

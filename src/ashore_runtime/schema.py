@@ -59,6 +59,7 @@ class Network:
     critic_width: int
     critic_blocks: int
     critic_heads: int
+    """0 where the critics do not travel: nothing can be refined then."""
     feature_layers: int
     cosines: int
     fractions: int
@@ -316,7 +317,7 @@ def _read_network(value: Any) -> Network:
         hidden=_list(table, "hidden", lambda v: _index(MAX_WIDTH)(v)),
         critic_width=size("critic_width"),
         critic_blocks=size("critic_blocks", 0),
-        critic_heads=size("critic_heads"),
+        critic_heads=size("critic_heads", 0),
         feature_layers=size("feature_layers"),
         cosines=size("cosines"),
         fractions=size("fractions"),

@@ -2,8 +2,11 @@
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
+import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
@@ -20,7 +23,7 @@ from ashore.experiments.exporting import export_run, load_trained, read_calibrat
 from ashore_runtime import bundle
 from experiments import cart_run
 
-CARTS = Show("Cart", "cart", "deploy", worlds=2, episodes=2, controller="full speed", film_every=5)
+CARTS = Show("Cart", "cart", "deploy", worlds=2, episodes=2, baseline="nominal", controller="full speed", film_every=5)
 
 
 @pytest.fixture
@@ -87,6 +90,26 @@ def test_a_bundle_is_deployed_beside_itself_without_caution_and_beside_a_baselin
 
 
 @pytest.mark.usefixtures("carts")
+def test_a_baseline_that_was_trained_needs_neither_critics_nor_a_belief(bundles, tmp_path, capsys):
+    folder = tmp_path / "bundles"
+    shutil.copytree(bundles, folder)
+    baseline = export_run(
+        load_trained(cart_run.write(tmp_path / "run", method="nominal"), 0), folder / "cart_nominal", None
+    )
+    assert baseline.networks.critics is None and not baseline.networks.identifies
+    assert _demo(folder, tmp_path / "demo") == 0
+    shown = capsys.readouterr().out
+    (line,) = [line for line in shown.splitlines() if "baseline: nominal, world 2 of 2" in line]
+    assert "eta" not in line and "cost" in line and "The baseline (nominal) cost" in shown
+    (show,) = json.loads((tmp_path / "demo" / "comparison.json").read_text())["shows"]
+    assert [set(way["mean_over_worlds"]) for way in show["ways"]] == [{"spent", "eta", "spread"}] * 2 + [{"spent"}]
+    # Three pictures of 320 x 16 above each other, 76 pixels of words above each and gaps of 6: 3 x 92 + 2 x 6 = 288.
+    told = subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-i", tmp_path / "demo" / "cart.mp4"], capture_output=True)
+    assert b"320x288" in told.stderr
+    assert "baseline: nominal" in (tmp_path / "demo" / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("carts")
 def test_all_ways_meet_the_same_scenes_in_every_episode(bundles):
     (planned,) = plan(bundles).deployed
     world = demo_drive.draw_worlds(CARTS, 3)[1]
@@ -111,10 +134,20 @@ def test_what_is_missing_is_said(bundles, tmp_path, monkeypatch):
     assert [way.name for way in made.deployed[0].ways] == ["eta_0"]
     assert made.remarks == [
         "The bundle of Cart has no calibration: it runs at eta = 0, with no schedule beside it.",
-        f"Cart has no baseline here: there is no bundle {tmp_path / 'cart'}_baseline.",
+        f"Cart has no baseline here: there is no bundle {tmp_path / 'cart_nominal'}.",
     ]
-    shutil.copytree(tmp_path / "cart", tmp_path / "cart_baseline")
+    shutil.copytree(tmp_path / "cart", tmp_path / "cart_nominal")
     assert [way.label for way in plan(tmp_path).deployed[0].ways] == ["policy at eta = 0", "baseline: risk adaptive"]
+
+
+def test_what_is_shipped_has_a_schedule_and_a_small_baseline():
+    planned = next(one for one in plan(demo_plan.BUNDLES).deployed if one.show.task == "PointGoal2")
+    assert [way.name for way in planned.ways] == ["calibrated", "eta_0", "baseline"] and not planned.remarks
+    ours, _, baseline = planned.ways
+    assert baseline.label == "baseline: nominal" and ours.identifies and not baseline.identifies
+    assert baseline.bundle is not None and bundle.load(baseline.bundle).networks.critics is None
+    # Without its critics a policy of this size is a tenth of a bundle.
+    assert sum(file.stat().st_size for file in baseline.bundle.iterdir()) < 1 << 20
 
 
 @pytest.mark.usefixtures("carts")
@@ -133,11 +166,11 @@ def test_a_bundle_that_cannot_be_used_is_answered_in_one_sentence(bundles, tmp_p
     assert f"There is no folder {tmp_path / 'nowhere'}." in capsys.readouterr().err
 
 
-def _outcome(name, costs, returns, eta=(0.0, 0.0), alarms=0):
+def _outcome(name, costs, returns, eta=(0.0, 0.0), alarms=0, bundle=None):
     worlds = len(costs)
     curves = np.tile(np.array(eta, float), (worlds, 1))
     return Outcome(
-        way=Way(name, "baseline: FVD" if name == "baseline" else name, None, Caution()),
+        way=Way(name, "baseline: FVD" if name == "baseline" else name, bundle, Caution(), identifies=False),
         budget=20.0,
         returns=np.array(returns, float),
         costs=np.array(costs, float),
@@ -158,7 +191,7 @@ def test_the_closing_sentences_say_what_the_numbers_say():
         "was lower); return went from 8.0 to 7.0."
     )
     # Differences -10, -11, -9, +1: mean -7.25, deviation 5.56, standard error 2.78.
-    assert lowered[1] == "The difference is -7.2 with a standard error of 2.8 over the worlds."
+    assert lowered[1] == "The difference in cost is -7.2 with a standard error of 2.8 over the worlds."
     assert lowered[2].startswith("Caution relaxed: eta went from 0.90 to 0.30 while")
     raised = verdict("Platoon", [_outcome("calibrated", [30, 31, 29, 34], [8] * 4, eta=(0.8, 0.8)), neutral])
     assert "did not lower the cost here: it went from 30.0 to 31.0" in raised[0] and "in 0 of 4 worlds" in raised[0]
@@ -181,7 +214,21 @@ def test_the_closing_sentences_of_few_worlds_of_no_calibration_and_of_a_baseline
         "help is not shown.",
         "The baseline (FVD) cost 41.0 of 20 per episode with a return of 3.0; the policy at eta = 0 cost 10.0 with a "
         "return of 1.0.",
+        "2 worlds cannot tell this from chance.",
     ]
+
+
+def test_a_baseline_is_compared_world_by_world_and_seed_with_seed():
+    careful = _outcome("calibrated", [20, 20, 20, 20], [7, 7, 7, 9])
+    scripted = verdict("Cart", [careful, _outcome("baseline", [61, 59, 60, 60], [7, 7, 7, 7])])
+    # Costs differ by -41, -39, -40, -40: deviation 0.82, standard error 0.41. Returns by 0, 0, 0, 2: 1.0 and 0.5.
+    assert scripted[-2:] == [
+        "The difference in cost is -40.0 with a standard error of 0.4 over the worlds.",
+        "The difference in return is +0.5 with a standard error of 0.5 over the worlds: so few worlds cannot tell it "
+        "from chance.",
+    ]
+    learnt = verdict("Cart", [careful, _outcome("baseline", [61, 59, 60, 60], [7] * 4, bundle=Path("cart_nominal"))])
+    assert learnt[:-1] == scripted and learnt[-1].startswith("Each policy is one training seed")
 
 
 def test_workers_in_processes_are_heard_before_they_are_done():

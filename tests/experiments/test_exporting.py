@@ -10,6 +10,7 @@ from ashore.cli.main import main
 from ashore.experiments import exporting
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
 from ashore.learning.train import architecture
+from ashore.methods.registry import METHODS
 from ashore_runtime import bundle, golden
 from ashore_runtime.schema import WorldCalibration
 from experiments import cart_run
@@ -133,6 +134,27 @@ def test_caution_that_follows_the_world_is_told_as_such(run, capsys):
     assert main(["inspect", str(run / "careful.bundle")]) == 0
     shown = capsys.readouterr().out
     assert "typical world" in shown and "90 %" in shown
+
+
+@pytest.mark.parametrize("method", exporting.NEVER_REFINED)
+def test_what_is_never_refined_leaves_its_critics_at_home(method, tmp_path, capsys):
+    run = cart_run.write(tmp_path / method, method=method)
+    trained = load_trained(run, 0)
+    made = export_run(trained, tmp_path / "b", None)
+    assert not any(name.startswith("critic_") for name in made.weights) and made.networks.critics is None
+    assert made.manifest.network.critic_heads == 0 and "output/cost_value" not in made.golden
+    assert "no critics (nothing is refined" in made.card and "- caution: none: the actor" in made.card
+    assert main(["inspect", str(tmp_path / "b")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no critics: nothing can be" in shown
+    # A calibration needs them: where there is one, they come along.
+    cart_run.calibrate(run)
+    careful = export_run(trained, tmp_path / "careful", read_calibration(trained))
+    assert careful.networks.critics is not None and careful.calibration is not None
+
+
+def test_every_method_that_is_never_refined_is_a_method():
+    assert set(exporting.NEVER_REFINED) < set(METHODS) and "risk_adaptive" not in exporting.NEVER_REFINED
 
 
 def test_export_and_inspect_by_command(run, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ashore.experiments import onnx_export, parity
+from ashore.experiments.deployment import NO_CAUTION
 from ashore.experiments.exporting import export_run, load_trained
 from ashore_runtime import bundle
 from ashore_runtime.policy import PolicyNetworks
@@ -74,3 +75,22 @@ def test_onnx_runtime_acts_like_the_runtime(path, caution, variant, activation):
         networks.critics.prepare(normal, context, eta)
         ours = refine(networks.critics, nominal, eta, threshold, box, numbers)
         np.testing.assert_allclose(policy.act(observation, latent, eta, numbers, 0.01), ours.action, atol=1e-5)
+
+
+def test_a_policy_without_critics_acts_like_the_trained_one_everywhere(tmp_path):
+    made = export_run(load_trained(cart_run.write(tmp_path / "run", method="pearl"), 0), tmp_path / "b", None)
+    states = parity.record(made.path, NO_CAUTION, None, [0.0], 100)
+    found = parity.compare(made, NO_CAUTION, None, states)
+    assert found.states == 100 and found.refined == 0 and found.unexplained == 0, found
+    off = parity.compare(made, NO_CAUTION, None, states._replace(action=states.action + np.float32(1e-3)))
+    assert off.differ == 100
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    files = onnx_export.build(made.manifest, made.weights)
+    assert set(files) == {onnx_export.ACTOR}
+    policy = onnx_export.OnnxPolicy(made.manifest, files)
+    for observation, latent, action in zip(states.observation, states.latent, states.action, strict=True):
+        seen = observation.astype(np.float32)
+        np.testing.assert_allclose(policy.nominal(seen, latent, 0.0), action, atol=1e-5)
+    with pytest.raises(ValueError, match="written without its critics"):
+        policy.act(states.observation[0].astype(np.float32), states.latent[0], 0.5, Refinement(), 1.0)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ashore_runtime import Refused, bundle, schema, signature
-from ashore_runtime.schema import Calibration
+from ashore_runtime import Limits, Refused, Runtime, bundle, schema, signature
+from ashore_runtime.schema import Calibration, Refinement
 from ashore_runtime.signature import TrustedKey
 from runtime import small_bundle
 from volumes import examples, volume
@@ -147,8 +147,9 @@ def test_what_could_not_be_loaded_is_not_written(tmp_path: Path):
 
 
 def test_a_policy_without_critics_encoder_and_calibration_is_a_bundle(tmp_path: Path):
-    facts = small_bundle.manifest(dataclasses.replace(small_bundle.NETWORK, latent=0))
-    kept = {n: w for n, w in small_bundle.weights(facts).items() if n.startswith(("actor", "normaliser"))}
+    whole = small_bundle.manifest(dataclasses.replace(small_bundle.NETWORK, latent=0))
+    facts = dataclasses.replace(whole, network=dataclasses.replace(whole.network, critic_heads=0))
+    kept = {n: w for n, w in small_bundle.weights(whole).items() if n.startswith(("actor", "normaliser"))}
     from ashore_runtime import golden
     from ashore_runtime.policy import PolicyNetworks
 
@@ -156,8 +157,39 @@ def test_a_policy_without_critics_encoder_and_calibration_is_a_bundle(tmp_path: 
     vectors = inputs | golden.outputs(facts, PolicyNetworks(facts, kept), inputs)
     loaded = bundle.load(bundle.write(tmp_path / "bare", facts, kept, vectors, "# Bare\n"))
     assert loaded.calibration is None and not loaded.networks.identifies and loaded.networks.critics is None
+    again = bundle.save_again(loaded, tmp_path / "again")
+    assert contents(tmp_path / "bare") == contents(again)
     with pytest.raises(Refused, match="has no critics"):
         bundle.write(tmp_path / "bad", facts, kept, vectors, "", small_bundle.CALIBRATION)
+    # Manifest and weights must agree, whichever of the two leaves the critics out.
+    with pytest.raises(Refused, match="lack 'critic_"):
+        bundle.write(tmp_path / "bad", whole, kept, vectors, "")
+    with pytest.raises(Refused, match="hold critics, and the manifest says that there are none"):
+        bundle.write(tmp_path / "bad", facts, small_bundle.weights(whole), vectors, "")
+
+
+def test_a_risk_level_without_critics_is_refused_and_none_is_not(tmp_path: Path):
+    whole = bundle.load(small_bundle.write(tmp_path / "whole"))
+    network = dataclasses.replace(whole.manifest.network, critic_heads=0)
+    kept = {name: w for name, w in whole.weights.items() if not name.startswith("critic_")}
+    vectors = {name: v for name, v in whole.golden.items() if not name.startswith(("output/cost", "output/reward"))}
+    path = bundle.write(tmp_path / "b", dataclasses.replace(whole.manifest, network=network), kept, vectors, "")
+    with pytest.raises(Refused, match="A risk level of 0.5 needs critics, and the bundle has none."):
+        Runtime.load(path, eta=0.5)
+    with pytest.raises(Refused, match="Refinement was asked for, and the bundle has no critics."):
+        Runtime.load(path, refinement=Refinement(steps=2))
+    sent = []
+    for place in (path, tmp_path / "whole"):
+        runtime = Runtime.load(place, eta=0.0, limits=Limits(evaluate_always=True))
+        runtime.arm()
+        result = runtime.act(np.zeros(4, np.float32))
+        evidence = runtime.observe(np.full(4, 0.1, np.float32), 0.0, 1.0)
+        health = runtime.health()
+        assert result.source == "nominal" and result.k_used == 0 and evidence.used
+        assert health["eta"] == 0.0 and health["mode"] == "active" and health["recent_cost"] == 1.0
+        sent.append(result)
+    np.testing.assert_array_equal(sent[0].action, sent[1].action)
+    assert np.isnan(sent[0].q_c) and np.isfinite(sent[1].q_c)
 
 
 SECRET = bytes(range(32))

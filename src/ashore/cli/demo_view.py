@@ -97,8 +97,8 @@ class _Rows:
             return [*words, "waits"]
         place = "done" if row.worlds == row.show.worlds else f"{news.world + 1} of {row.show.worlds}"
         curve = sparkline(row.etas, _WIDTH)
-        script = row.way.bundle is None
-        knows = ["", "", ""] if script else [f"{news.eta:.2f}", Text(curve, "blue"), f"{news.spread:.2f}"]
+        known: list[str | Text] = [f"{news.eta:.2f}", Text(curve, "blue"), f"{news.spread:.2f}"]
+        knows = known if row.way.identifies else ["", "", ""]
         return [*words, place, *knows, _bar(news.cost / row.budget), f"{news.cost:.1f} of {row.budget:g}"]
 
 
@@ -112,7 +112,7 @@ class _Lines:
         row = self._rows[news.task, news.way]
         row.hear(news)
         if news.world_ended:
-            caution = "" if row.way.bundle is None else f", eta {news.eta:.2f}, spread {news.spread:.2f}"
+            caution = f", eta {news.eta:.2f}, spread {news.spread:.2f}" if row.way.identifies else ""
             where = f"world {news.world + 1} of {row.show.worlds}"
             self._console.print(
                 f"{news.task}, {escape(row.way.label)}, {where}: {_last(row.show)} return {news.returned:.1f}, cost "

@@ -59,15 +59,21 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
         "decides every": f"{manifest.task.control_period:g} s",
         "observation": f"{len(manifest.observation)} numbers, {len(manifest.dynamics_features)} of them dynamics",
         "action": manifest.task.action_map,
-        "networks": f"critics {network.critic_heads} x {network.critic_width}, {network.fractions} fractions; "
-        f"others {' x '.join(map(str, network.hidden))}; latent {network.latent}"
+        "networks": (
+            f"critics {network.critic_heads} x {network.critic_width}, {network.fractions} fractions; "
+            if network.critic_heads
+            else "no critics: nothing can be refined; "
+        )
+        + f"others {' x '.join(map(str, network.hidden))}; latent {network.latent}"
         + ("" if found.networks.identifies else ", which stays zero: no encoder")
         + (", takes a risk level" if network.risk_conditioned else ""),
         "budget": f"{manifest.budget.per_episode:g} per episode of {manifest.budget.decisions_per_episode} decisions = "
         f"{manifest.budget.per_decision:g} per decision = {manifest.budget.discounted:g} discounted at "
         f"{manifest.budget.discount:g}",
-        "caution": manifest.caution,
-        "refinement": ", ".join(f"{name} {value}" for name, value in vars(manifest.refinement).items()),
+        "caution": manifest.caution if network.critic_heads or manifest.caution == "actor" else "none",
+        "refinement": ", ".join(f"{name} {value}" for name, value in vars(manifest.refinement).items())
+        if network.critic_heads
+        else "none",
         "weights": f"{len(found.weights)} tensors, {sum(w.size for w in found.weights.values()):,} numbers",
         "versions": ", ".join(f"{name} {text}" for name, text in manifest.versions.items()),
         "ONNX": ", ".join(found.files) or "none",

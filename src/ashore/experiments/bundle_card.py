@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ashore_runtime.schema import PERCENTILES, Budget, Calibration, ChangeCalibration, Manifest, WorldCalibration
+from ashore_runtime.schema import (
+    PERCENTILES,
+    Budget,
+    Calibration,
+    ChangeCalibration,
+    Manifest,
+    Network,
+    WorldCalibration,
+)
 from ashore_runtime.world_levels import WorldLevels
 
 _LOAD = """```python
@@ -45,7 +53,7 @@ def write_card(manifest: Manifest, calibration: Calibration | None, facts: Facts
         f"- action: {task.action_map}",
         f"- method: {facts.summary}",
         f"- trained: {facts.trained}",
-        f"- networks: critics {network.critic_width} wide with {network.fractions} fractions, actor "
+        f"- networks: {_critics(network)}, actor "
         f"{' x '.join(map(str, network.hidden))}, latent of {network.latent}{'' if facts.identifies else ' zeros'}, "
         "computed in float32",
         f"- caution: {_caution(manifest)}",
@@ -104,7 +112,15 @@ def _names(manifest: Manifest) -> str:
     return ", ".join(f"`{field.name}`" for field in manifest.action)
 
 
+def _critics(network: Network) -> str:
+    if not network.critic_heads:
+        return "no critics (nothing is refined, so they were left out)"
+    return f"critics {network.critic_width} wide with {network.fractions} fractions"
+
+
 def _caution(manifest: Manifest) -> str:
+    if not manifest.network.critic_heads and manifest.caution == "refinement":
+        return "none: the actor's action is sent as it is"
     refinement = manifest.refinement
     algorithm = (
         f"Algorithm 1, at most {refinement.steps} steps (cost step {refinement.cost_step:g}, reward step "

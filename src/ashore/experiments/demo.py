@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ashore.experiments import demo_drive, demo_figure, deployment_report, provenance, report
 from ashore.experiments.demo_crew import Crew, crew, tell
 from ashore.experiments.demo_drive import News, World
-from ashore.experiments.demo_film import film
+from ashore.experiments.demo_film import Take, film
 from ashore.experiments.demo_outcome import Outcome, outcome
 from ashore.experiments.demo_plan import BUNDLES, Plan, Planned, Show, Way
 from ashore.experiments.demo_verdict import verdict
@@ -32,7 +32,8 @@ class DemoConfig:
     out: Path = Path("demo")
     """Folder for the results."""
     bundles: Path = BUNDLES
-    """Folder with the bundles point_goal2 and platoon; a task without one is played by its scripted controller."""
+    """Folder with the bundles point_goal2 and platoon and their baselines point_goal2_nominal and platoon_nominal;
+    a task without a bundle is played by its scripted controller."""
     seed: int = 0
     """Chooses the worlds and their scenes."""
     worlds: int | None = None
@@ -135,10 +136,21 @@ def _deploy(
         elif future in drives:
             show, place, number = drives[future]
             show.done[place][number] = result
-            first = [done[0] for done in show.done]
-            if number == 0 and all(moments is not None for moments in first):
-                workers.submit(film, show.planned, show.worlds[0], first, show.video)
+            takes = _takes(show) if number == 0 else []
+            if takes:
+                shown = show.planned.show
+                workers.submit(film, show.video, shown.task, show.worlds[0], takes, shown.film_every)
     return found
+
+
+def _takes(running: _Running) -> list[Take]:
+    """What all ways did in the first world; nothing as long as one of them is on its way."""
+    firsts = [done[0] for done in running.done]
+    return [
+        Take(way.label, moments, way.identifies)
+        for way, moments in zip(running.planned.ways, firsts, strict=True)
+        if moments is not None and None not in firsts
+    ]
 
 
 def _drive(show: Show, way: Way, world: World) -> list[Moment]:

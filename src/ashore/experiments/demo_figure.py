@@ -43,7 +43,8 @@ def _draw_caution(axes: Axes, outcomes: Sequence[Outcome]) -> None:
             axes.plot(_decisions(spread), spread, color="black", linestyle=":", label="posterior spread")
     axes.set_ylim(-0.04, 1.08)
     axes.set_ylabel("eta and spread")
-    axes.legend(fontsize=8, frameon=False, loc="center right")
+    # Where lines are rare: a schedule hardly falls below a half, and the spread is small by then.
+    axes.legend(fontsize=8, frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.4))
 
 
 def _draw_cost(axes: Axes, outcomes: Sequence[Outcome]) -> None:

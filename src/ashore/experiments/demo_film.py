@@ -1,8 +1,9 @@
-"""The same scene in as many ways as were tried, next to each other in one video: what was done is done once more."""
+"""What was done in a world, done once more before a camera: one way, or as many as were tried next to each other."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -10,35 +11,43 @@ from PIL import Image, ImageDraw, ImageFont
 from ashore.environments.gymnasium_adapter import AshoreEnv
 from ashore.environments.video import write_video
 from ashore.experiments.demo_drive import World
-from ashore.experiments.demo_plan import Planned
 from ashore.experiments.deployment import Moment
-from ashore.experiments.deployment_report import Tally, caption
 
-_TITLE = 26
-"""Height in pixels of a way's name."""
+_STRIP = 76
+"""Height in pixels of the words above a picture."""
+_EDGE = 6
 _GAP = 6
 _WIDE = 1.5
 """Pictures that are wider than so many heights stand above each other."""
+_OVER, _WITHIN, _RETURN = (190, 30, 30), (60, 120, 195), (70, 70, 70)
 
 
-def film(planned: Planned, world: World, done: Sequence[Sequence[Moment]], path: Path) -> Path:
+class Take(NamedTuple):
+    """One way through a world."""
+
+    title: str
+    """Who acted."""
+    moments: Sequence[Moment]
+    identifies: bool
+    """Whether it finds out which world it is in: there is a risk level and a belief to write down then."""
+
+
+def film(path: Path, task: str, world: World, takes: Sequence[Take], every: int) -> Path:
     """Film the first episode of a world.
 
     Args:
-        planned: the show.
-        world: the one that was met.
-        done: what every way did there, in the order of `planned.ways`.
         path: the video.
+        task: whose world.
+        world: the one that was met.
+        takes: what every way did there.
+        every: of so many decisions one is filmed; the video is as much faster than the world.
     """
-    period = planned.manifest.task.control_period
-    return write_video(path, _pictures(planned, world, done), 1.0 / period)
+    stages = [AshoreEnv(task, None, world.parameters, render_mode="rgb_array") for _ in takes]
+    replays = [_replay(stage, world, take, every) for stage, take in zip(stages, takes, strict=True)]
+    return write_video(path, _together(replays), 1.0 / stages[0].description.control_period)
 
 
-def _pictures(planned: Planned, world: World, done: Sequence[Sequence[Moment]]) -> Iterator[np.ndarray]:
-    replays = [
-        _replay(planned, world, [m for m in moments if m.episode == 0], way.label)
-        for way, moments in zip(planned.ways, done, strict=True)
-    ]
+def _together(replays: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
     # An episode that is over stays as it ended.
     last: list[np.ndarray] = []
     for parts in zip_longest(*replays):
@@ -46,22 +55,38 @@ def _pictures(planned: Planned, world: World, done: Sequence[Sequence[Moment]]) 
         yield _beside(last)
 
 
-def _replay(planned: Planned, world: World, moments: Sequence[Moment], title: str) -> Iterator[np.ndarray]:
-    env = AshoreEnv(planned.show.task, None, world.parameters, render_mode="rgb_array")
-    env.reset(seed=world.scenes[0])
-    tally = Tally(planned.manifest)
-    for moment in moments:
-        env.step(moment.result.action)
-        tally.add(moment)
-        if moment.decision % planned.show.film_every == 0:
-            yield _titled(caption(env.world.picture(), moment, tally), title)
+def _replay(stage: AshoreEnv, world: World, take: Take, every: int) -> Iterator[np.ndarray]:
+    stage.reset(seed=world.scenes[0])
+    budget = stage.description.budget.per_episode
+    cost = returned = 0.0
+    for moment in take.moments:
+        if moment.episode:
+            break
+        stage.step(moment.result.action)
+        cost, returned = cost + moment.cost, returned + moment.reward
+        # The last moment is always there: what an episode cost in the end must be seen.
+        if moment.decision % every == 0 or moment.ended:
+            yield _captioned(stage.world.picture(), take, moment, cost, budget, returned)
 
 
-def _titled(picture: np.ndarray, title: str) -> np.ndarray:
+def _captioned(
+    picture: np.ndarray, take: Take, moment: Moment, cost: float, budget: float, returned: float
+) -> np.ndarray:
+    """A picture with who acts, what it spends and what it knows above it."""
     height, width, _ = picture.shape
-    canvas = Image.new("RGB", (width, height + _TITLE), (255, 255, 255))
-    canvas.paste(Image.fromarray(picture), (0, _TITLE))
-    ImageDraw.Draw(canvas).text((6, 3), title, "black", ImageFont.load_default(17))
+    canvas = Image.new("RGB", (width, height + _STRIP), (255, 255, 255))
+    canvas.paste(Image.fromarray(picture), (0, _STRIP))
+    pen, large, small = ImageDraw.Draw(canvas), ImageFont.load_default(18), ImageFont.load_default(15)
+    colour = _OVER if cost > budget else _WITHIN
+    right = width - _EDGE
+    pen.text((_EDGE, 3), take.title, "black", large)
+    if take.identifies:
+        known = f"eta {moment.result.eta:.2f}   spread {moment.spread:.2f}"
+        pen.text((right, 5), known, "black", small, anchor="ra")
+    pen.text((_EDGE, 31), f"cost {cost:.1f} of {budget:g}", colour, large)
+    pen.text((right, 33), f"return {returned:.1f}", _RETURN, small, anchor="ra")
+    pen.rectangle((_EDGE, 59, right, 69), outline="black")
+    pen.rectangle((_EDGE, 59, _EDGE + min(cost / budget, 1.0) * (right - _EDGE), 69), fill=colour)
     return np.asarray(canvas)
 
 

@@ -49,8 +49,7 @@ class Outcome(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        # A script has neither a risk level nor a belief.
-        names = ("spent",) if self.way.bundle is None else ("spent", "eta", "spread")
+        names = ("spent", "eta", "spread") if self.way.identifies else ("spent",)
         curves = {name: _rounded(getattr(self, name).mean(axis=0)) for name in names}
         return {
             "way": self.way.name,

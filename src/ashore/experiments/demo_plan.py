@@ -34,15 +34,17 @@ class Show:
     worlds: int
     episodes: int
     """In each world; what is learnt is kept from one to the next."""
+    baseline: str
+    """Method of the baseline: its bundle is called `<name>_<baseline>`."""
     controller: str | None
-    """What its scripted controller is called where that is a baseline, None where it is none."""
+    """What its scripted controller is called where that may stand in for a baseline, None where it may not."""
     film_every: int
     """Of so many decisions one is filmed, and the video is as much faster than the world."""
 
 
 SHOWS: tuple[Show, ...] = (
-    Show("PointGoal2", "point_goal2", "medium", worlds=10, episodes=2, controller=None, film_every=1),
-    Show("Platoon", "platoon", "deploy", worlds=5, episodes=1, controller="FVD", film_every=4),
+    Show("PointGoal2", "point_goal2", "medium", 10, episodes=2, baseline="nominal", controller=None, film_every=1),
+    Show("Platoon", "platoon", "deploy", 5, episodes=1, baseline="nominal", controller="FVD", film_every=4),
 )
 
 
@@ -55,6 +57,8 @@ class Way(NamedTuple):
     bundle: Path | None
     """None where the task's scripted controller acts."""
     caution: Caution
+    identifies: bool
+    """Whether it finds out which world it is in: it has a risk level and a belief to show then."""
 
 
 class Planned(NamedTuple):
@@ -96,7 +100,7 @@ def plan(folder: Path, worlds: int | None = None) -> Plan:
                 f"There is no bundle {folder / show.name}: {show.task} is played by its scripted controller instead."
             )
             continue
-        planned = _planned(show, path, _find(folder, f"{show.name}_baseline"))
+        planned = _planned(show, path, _find(folder, f"{show.name}_{show.baseline}"))
         made.deployed.append(planned)
         made.remarks.extend(planned.remarks)
     return made
@@ -105,19 +109,22 @@ def plan(folder: Path, worlds: int | None = None) -> Plan:
 def _planned(show: Show, path: Path, baseline: Path | None) -> Planned:
     found = _load(show, path)
     ways, remarks = [], []
+    identifies = found.networks.identifies
     if found.calibration is not None:
-        ways.append(Way(CALIBRATED, "calibrated schedule", path, _TIMELESS))
-        ways.append(Way(NEUTRAL, "same at eta = 0", path, _NEUTRAL))
+        ways.append(Way(CALIBRATED, "calibrated schedule", path, _TIMELESS, identifies))
+        ways.append(Way(NEUTRAL, "same at eta = 0", path, _NEUTRAL, identifies))
     else:
-        ways.append(Way(NEUTRAL, "policy at eta = 0", path, _NEUTRAL))
+        ways.append(Way(NEUTRAL, "policy at eta = 0", path, _NEUTRAL, identifies))
         remarks.append(f"The bundle of {show.task} has no calibration: it runs at eta = 0, with no schedule beside it.")
     if baseline is not None:
-        method = _load(show, baseline).manifest.method or "another bundle"
-        ways.append(Way(BASELINE, f"baseline: {method.replace('_', ' ')}", baseline, _NEUTRAL))
+        other = _load(show, baseline)
+        method = (other.manifest.method or show.baseline).replace("_", " ")
+        ways.append(Way(BASELINE, f"baseline: {method}", baseline, _NEUTRAL, other.networks.identifies))
     elif show.controller is not None:
-        ways.append(Way(BASELINE, f"baseline: {show.controller}", None, _NEUTRAL))
+        ways.append(Way(BASELINE, f"baseline: {show.controller}", None, _NEUTRAL, identifies=False))
     else:
-        remarks.append(f"{show.task} has no baseline here: there is no bundle {path.parent / show.name}_baseline.")
+        missing = path.parent / f"{show.name}_{show.baseline}"
+        remarks.append(f"{show.task} has no baseline here: there is no bundle {missing}.")
     return Planned(show, found.manifest, tuple(ways), tuple(remarks))
 
 

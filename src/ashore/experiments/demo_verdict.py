@@ -16,6 +16,7 @@ _WRITTEN = 0.05
 """Costs that are nearer to each other look the same when they are written with one digit."""
 _FEW = 4
 """With fewer worlds not even the standard error is known."""
+_ONE_SEED = "Each policy is one training seed: this compares two policies, and `ashore suite table` compares methods."
 
 
 def verdict(task: str, outcomes: Sequence[Outcome]) -> list[str]:
@@ -32,7 +33,7 @@ def verdict(task: str, outcomes: Sequence[Outcome]) -> list[str]:
         )
     policy = careful or neutral
     if policy is not None and baseline is not None:
-        sentences.append(_baseline(policy, baseline))
+        sentences += _baseline(policy, baseline)
     return sentences
 
 
@@ -48,16 +49,18 @@ def _caution(task: str, careful: Outcome, neutral: Outcome) -> list[str]:
         ]
     what = "lowered the cost" if change < 0 else "did not lower the cost here: it went"
     sentence = f"{task}: the calibrated schedule {what} from {costs} ({worlds}); {returns}."
-    return [sentence, _accident(careful, neutral)]
+    return [sentence, _accident("cost", careful.costs - neutral.costs)]
 
 
-def _accident(careful: Outcome, neutral: Outcome) -> str:
-    """Whether so many worlds are enough to tell; both ways met the same ones, so their differences are compared."""
-    differences = careful.costs - neutral.costs
-    if careful.worlds < _FEW:
-        return f"{careful.worlds} world{'s' if careful.worlds > 1 else ''} cannot tell this from chance."
-    error = float(differences.std(ddof=1) / np.sqrt(careful.worlds))
-    measured = f"The difference is {differences.mean():+.1f} with a standard error of {error:.1f} over the worlds"
+def _accident(what: str, differences: np.ndarray) -> str:
+    """Whether so many worlds are enough to tell; both ways met the same ones, so it is their differences that count."""
+    worlds = len(differences)
+    if worlds < _FEW:
+        return f"{worlds} world{'s' if worlds > 1 else ''} cannot tell this from chance."
+    error = float(differences.std(ddof=1) / np.sqrt(worlds))
+    measured = (
+        f"The difference in {what} is {differences.mean():+.1f} with a standard error of {error:.1f} over the worlds"
+    )
     if abs(float(differences.mean())) > _CLEAR * error:
         return f"{measured}."
     return f"{measured}: so few worlds cannot tell it from chance."
@@ -84,13 +87,17 @@ def _alarms(careful: Outcome) -> list[str]:
     ]
 
 
-def _baseline(policy: Outcome, baseline: Outcome) -> str:
+def _baseline(policy: Outcome, baseline: Outcome) -> list[str]:
     who = baseline.way.label.removeprefix(f"{BASELINE}: ")
     other = "the calibrated policy" if policy.way.name == CALIBRATED else "the policy at eta = 0"
-    return (
+    compared = (
         f"The baseline ({who}) cost {_cost(baseline)} with a return of {baseline.returns.mean():.1f}; {other} cost "
         f"{policy.costs.mean():.1f} with a return of {policy.returns.mean():.1f}."
     )
+    told = [_accident("cost", policy.costs - baseline.costs), _accident("return", policy.returns - baseline.returns)]
+    # Few worlds say the same of both.
+    sentences = [compared, *dict.fromkeys(told)]
+    return sentences if baseline.way.bundle is None else [*sentences, _ONE_SEED]
 
 
 def _cost(outcome: Outcome) -> str:

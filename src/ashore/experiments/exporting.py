@@ -24,12 +24,15 @@ from ashore.experiments.jax_twin import golden_vectors
 from ashore.learning.train import architecture, budget
 from ashore.methods import registry
 from ashore.methods.base import Method
+from ashore.networks.architecture import CRITIC_NAMES
 from ashore_runtime import bundle, schema, tensors
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import Calibration, ChangeCalibration, Manifest, Network, Refinement
 
 LIBRARIES = ("jax", "mujoco", "mujoco-mjx", "numpy", "safetensors")
 """Whose versions are written into a manifest."""
+NEVER_REFINED = ("nominal", "domain_randomisation", "spidr", "robust", "pearl")
+"""Methods that act as they were trained: without a calibration nobody asks their critics, most of a bundle's bytes."""
 
 
 class Trained(NamedTuple):
@@ -126,7 +129,7 @@ def export_run(
     if calibration is not None and calibration.change is None and change is not None:
         calibration = dataclasses.replace(calibration, change=change)
     manifest = describe(trained, content)
-    weights = {name: tensor for name, tensor in trained.weights.items() if not name.endswith("/count")}
+    weights = _travelling(trained, manifest)
     vectors = golden_vectors(manifest, weights)
     hashes = {
         f"the run's policy/seed_{trained.seed_index}.safetensors": trained.sha256,
@@ -144,7 +147,8 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
 
     Args:
         trained: the seed.
-        calibrated: what its calibration file holds; the caution that was calibrated is the one that travels.
+        calibrated: what its calibration file holds, empty without one; the caution that was calibrated is the one
+            that travels.
     """
     description, run = trained.task.description, trained.run
     nets, limit = architecture(trained.task, run.train), budget(trained.task, run.train)
@@ -164,7 +168,7 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
             hidden=nets.sizes.hidden,
             critic_width=critic.width,
             critic_blocks=critic.blocks,
-            critic_heads=critic.heads,
+            critic_heads=critic.heads if calibrated or run.method not in NEVER_REFINED else 0,
             feature_layers=critic.feature_layers,
             cosines=critic.cosines,
             fractions=nets.sizes.fractions,
@@ -180,6 +184,16 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
         training_ranges=tuple(dataclasses.asdict(row) for row in ranges),
         versions=versions(),
     )
+
+
+def _travelling(trained: Trained, manifest: Manifest) -> dict[str, np.ndarray]:
+    """The weights that a bundle with this manifest holds."""
+    left = () if manifest.network.critic_heads else CRITIC_NAMES
+    return {
+        name: tensor
+        for name, tensor in trained.weights.items()
+        if not name.endswith("/count") and name.split("/")[0] not in left
+    }
 
 
 def training_in_words(trained: Trained) -> str:

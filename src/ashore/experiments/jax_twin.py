@@ -85,7 +85,7 @@ def networks(manifest: Manifest) -> Architecture:
 def golden_outputs(found: Twin, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What the trained networks make of `golden.inputs`, under the names that `golden.replay` expects.
 
-    Encoder and dynamics head may be missing, as in a bundle; they then say nothing.
+    Critics, encoder and dynamics head may be missing, as in a bundle; they then say nothing.
     """
     rows = {name: jnp.asarray(values) for name, values in given.items()}
     return jax.device_get(_outputs(found.policy, found.weights, rows))
@@ -139,16 +139,11 @@ def _outputs(policy: CarefulPolicy, weights: Any, rows: dict[str, Array]) -> dic
         seen = normalisation.see(nets, normalisers.observation, observation)
         level = jnp.zeros_like(eta) if policy.caution == "refinement" else eta
         condition = architecture.condition(nets, latent, level)
-        values = refinement.critic_values(nets, params["critics"], seen, condition, eta)
-        reward, reward_gradient = jax.value_and_grad(values.reward)(action)
-        cost, cost_gradient = jax.value_and_grad(values.cost)(action)
-        found = {
-            "action": actor.apply(nets.actor, params["actor"], seen, condition),
-            "reward_value": reward,
-            "reward_gradient": reward_gradient,
-            "cost_value": cost,
-            "cost_gradient": cost_gradient,
-        }
+        found = {"action": actor.apply(nets.actor, params["actor"], seen, condition)}
+        if "critics" in params:
+            values = refinement.critic_values(nets, params["critics"], seen, condition, eta)
+            for name, value in (("reward", values.reward), ("cost", values.cost)):
+                found[f"{name}_value"], found[f"{name}_gradient"] = jax.value_and_grad(value)(action)
         if "encoder" in params:
             before, after = observation[index], row["next_observation"][index]
             vector = normalisation.encoder_input(

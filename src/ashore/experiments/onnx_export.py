@@ -46,14 +46,15 @@ def available() -> bool:
 
 
 def onnx_files(trained: Trained) -> dict[str, bytes]:
-    """Both files for one seed of a run."""
+    """The files for one seed of a run."""
     found = read_calibration(trained)
     return build(describe(trained, {} if found is None else found.content), trained.weights)
 
 
 def build(manifest: Manifest, weights: Tensors) -> dict[str, bytes]:
-    """Both files, by name."""
-    return {ACTOR: _actor(manifest, weights), STEP: _refine_step(manifest, weights)}
+    """Both files, by name; the actor's alone where there are no critics."""
+    files = {ACTOR: _actor(manifest, weights)}
+    return files | {STEP: _refine_step(manifest, weights)} if manifest.network.critic_heads else files
 
 
 def _onnx() -> ModuleType:
@@ -376,9 +377,11 @@ class OnnxPolicy:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         self._manifest = manifest
-        self._actor, self._step = (
-            runtime.InferenceSession(files[name], options, providers=["CPUExecutionProvider"]) for name in (ACTOR, STEP)
-        )
+        sessions = {
+            name: runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            for name, data in files.items()
+        }
+        self._actor, self._step = sessions[ACTOR], sessions.get(STEP)
 
     def context(self, latent: np.ndarray, eta: float) -> np.ndarray:
         """z, and eta for networks that take it."""
@@ -393,6 +396,8 @@ class OnnxPolicy:
         self, observation: np.ndarray, latent: np.ndarray, eta: float, settings: Refinement, threshold_scale: float
     ) -> np.ndarray:
         """Algorithm 1 with `keep="best"`, the loop outside of the graph."""
+        if self._step is None:
+            raise ValueError("There is nothing to refine with: the policy was written without its critics.")
         told = 0.0 if self._manifest.caution == "refinement" else eta
         nominal = self.nominal(observation, latent, told)
         weight = np.array(interpolation_weight(settings.weight, eta), np.float32)

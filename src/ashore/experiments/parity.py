@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ashore.calibration.careful_policy import CarefulPolicy
+from ashore.calibration.careful_policy import Agent, CarefulPolicy
 from ashore.calibration.refinement import RefinementConfig
 from ashore.experiments import deployment, deployment_environment, jax_twin
-from ashore.experiments.deployment import Caution
+from ashore.experiments.deployment import NO_CAUTION, Caution
+from ashore.experiments.suite_drivers import NeutralPolicy
 from ashore.types import Array
 from ashore_runtime import bundle as bundles
 from ashore_runtime.bundle import Bundle
@@ -72,7 +73,7 @@ def record(
 
     Args:
         bundle: folder or zip.
-        caution: `refinement`, `actor` or `both`.
+        caution: `refinement`, `actor` or `both`; `none` for a bundle that is never refined.
         refinement: numbers of Algorithm 1 instead of the manifest's.
         etas: risk levels, each throughout a deployment of its own.
         decisions: at each level.
@@ -106,7 +107,10 @@ def compare(bundle: Path | Bundle, caution: str, refinement: Refinement | None, 
 
     def answers(tensors: Any, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         twin = jax_twin.twin(manifest, tensors)
-        policy = CarefulPolicy(twin.policy.nets, twin.policy.budget, caution, numbers)  # pyright: ignore[reportArgumentType]
+        nets = twin.policy.nets
+        policy = (
+            NeutralPolicy(nets) if caution == NO_CAUTION else CarefulPolicy(nets, twin.policy.budget, caution, numbers)  # pyright: ignore[reportArgumentType]
+        )
         given = tuple(jnp.asarray(part[chosen]) for part in (states.observation, states.latent, states.eta))
         return jax.device_get(_act(policy, twin.weights, *given))
 
@@ -133,7 +137,7 @@ def compare(bundle: Path | Bundle, caution: str, refinement: Refinement | None, 
 
 
 @partial(jax.jit, static_argnames="policy")
-def _act(policy: CarefulPolicy, weights: Any, observation: Array, latent: Array, eta: Array) -> tuple[Array, Array]:
+def _act(policy: Agent, weights: Any, observation: Array, latent: Array, eta: Array) -> tuple[Array, Array]:
     def one(row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         decision = policy.act(weights, *row)
         return decision.action, decision.steps

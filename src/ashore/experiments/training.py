@@ -210,7 +210,7 @@ def _write_policy(folder: Path, state: TrainState, decisions: int) -> None:
 
 
 def _write_seed(state: TrainState, seed: int, path: Path) -> None:
-    params, normalisers = _of_seed((state.learner.params, state.normalisers), seed)
+    params, normalisers = _of_seed((state.policy, state.normalisers), seed)
     tensors = named_weights(params)
     for name, statistics in normalisers._asdict().items():
         tensors |= {f"normaliser/{name}/{field}": value for field, value in statistics._asdict().items()}

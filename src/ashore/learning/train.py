@@ -14,7 +14,7 @@ from ashore import names
 from ashore.budget import Budget
 from ashore.environments import randomisation
 from ashore.environments.base import Task
-from ashore.learning import collect, diagnostics, disagreement, normalisation, objectives, replay, updates
+from ashore.learning import averaging, collect, diagnostics, disagreement, normalisation, objectives, replay, updates
 from ashore.learning.collect import CollectConfig, Collector
 from ashore.learning.disagreement import DisagreementConfig
 from ashore.learning.lagrangian import PIDConfig
@@ -27,6 +27,7 @@ from ashore.learning.risk import RiskConfig
 from ashore.learning.soft_updates import SacConfig
 from ashore.learning.updates import LearnerConfig, LearnerState
 from ashore.networks.architecture import Architecture, Sizes
+from ashore.networks.layers import Params
 from ashore.types import Array, Parameters
 
 
@@ -65,6 +66,11 @@ class TrainConfig:
     """Discount per decision of the reward critic, where it is not the budget's."""
     cost_discount: float | None = None
     """Discount per decision of the cost critic, where it is not the budget's."""
+    averaging: float | None = None
+    """p: the actor that is kept is its mean over the run, decision t with weight t^p; its last weights if left out.
+
+    Noise in the last weights averages out, at the price of a policy that is a little older (1 / (p + 2) of the run).
+    """
     aim: float = 1.0
     """Share of the budget that the multiplier steers for; below 1, the noise of an evaluation finds some room."""
     reward_scale: float = 10.0
@@ -101,6 +107,14 @@ class TrainState(NamedTuple):
     """Physical parameters of each world."""
     models: Parameters | None = None
     """Those of the ensemble whose disagreement is charged for, fields [model]; None where nobody asks."""
+    averaged: Params | None = None
+    """The actor's weights averaged over the run; None where nobody asks."""
+
+    @property
+    def policy(self) -> Params:
+        """The weights to keep: those that are trained, with the actor that is meant to act."""
+        params = self.learner.params
+        return params if self.averaged is None else params | {"actor": self.averaged}
 
 
 def architecture(task: Task, config: TrainConfig) -> Architecture:
@@ -191,13 +205,16 @@ def start(task: Task, config: TrainConfig, key: Array, recipe: Recipe | None = N
 
     parameters, ensemble = physics(physics_key, config.worlds), recipe.disagreement
     attacked = recipe.habits.attack is not None
+    learner = recipe.init(learner_config(task, config), config.multiplier, learner_key)
     return TrainState(
         collector=collect.start(task, config.collect, nets, collect_key, parameters, attacked),
         replay=replay.init(_replay_config(task, config, recipe)),
-        learner=recipe.init(learner_config(task, config), config.multiplier, learner_key),
+        learner=learner,
         normalisers=normalisation.init(nets.observation, len(nets.features)),
         parameters=parameters,
         models=None if ensemble is None else physics(jax.random.fold_in(physics_key, 1), ensemble.models),
+        # A copy: the caller may give the memory of either away.
+        averaged=None if config.averaging is None else jax.tree.map(jnp.copy, learner.params["actor"]),
     )
 
 
@@ -213,7 +230,8 @@ def train_chunk(
         ready = state.collector.decisions >= config.learning_starts
         learner, learning = _learn(task, config, state, recipe)
         learner = jax.tree.map(lambda new, old: jnp.where(ready, new, old), learner, state.learner)
-        return state._replace(learner=learner), experience | learning
+        averaged = _averaged(config, state, learner.params["actor"])
+        return state._replace(learner=learner, averaged=averaged), experience | learning
 
     state, metrics = jax.lax.scan(one_decision, state, None, length=config.chunk)
     if not recipe.contextual:
@@ -296,6 +314,14 @@ def _learn(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -
     works = jax.vmap(draw)(jnp.stack(draw_keys))
     learner, metrics = jax.lax.scan(one_update, state.learner._replace(key=key), works)
     return learner, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+
+
+def _averaged(config: TrainConfig, state: TrainState, actor: Params) -> Params | None:
+    if config.averaging is None or state.averaged is None:
+        return None
+    # Until learning starts the actor is the first one, over and over.
+    learnt = jnp.maximum(state.collector.decisions - config.learning_starts + 1, 1).astype(jnp.float32)
+    return averaging.include(config.averaging, learnt, state.averaged, actor)
 
 
 def _summary(metrics: dict[str, Array]) -> dict[str, Array]:
