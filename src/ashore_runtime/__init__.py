@@ -10,6 +10,7 @@ from ashore_runtime.results import ActResult, Evidence
 from ashore_runtime.runtime import Runtime
 from ashore_runtime.signature import TrustedKey
 from ashore_runtime.supervisor import ActuatorLink, Supervisor
+from ashore_runtime.watchdog import Patience
 
 __version__ = "0.1.0"
 
@@ -22,6 +23,7 @@ __all__ = [
     "Loop",
     "Mode",
     "ModeSettings",
+    "Patience",
     "Reason",
     "Refused",
     "Runtime",

@@ -7,11 +7,10 @@
             supervisor.step()
 
 A policy that was killed, that hangs, or that sends what may not be sent has one thing in common: no fresh action
-comes. Two control periods after the last one was sent the fallback goes out, once per period, until the operator
-calls `reset`. Before the first action it goes out too. All times are those of the machine's steady clock, which both
-processes share. No threads, and nothing that is read is ever run.
-
-    frame   "ASHA", CRC-32 of the rest (u32), sequence number (u64), time of sending in ns (i64), action (f32 each)
+comes. Within two control periods of the last one the fallback is out, and then once per period, until the operator
+calls `reset`. Before the first action it goes out too. Where the system tells at once that the policy's process has
+ended (Linux does), nobody waits for an action of the dead. All times are those of the machine's steady clock, which
+both processes share. No threads. A supervisor that the machine let wait for too long says so: `Sent.late`, `health`.
 
 This does not replace a hardware emergency stop, nor the time-out that the vendor's controller has for missing
 commands: the machine that runs the supervisor can fail too.
@@ -20,169 +19,41 @@ commands: the machine that runs the supervisor can fail too.
 import contextlib
 import errno
 import os
+import select
 import signal
 import socket
-import struct
 import subprocess
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ashore_runtime import fallback as fallbacks
+from ashore_runtime import actuator_frame, watchdog
+from ashore_runtime.actuator_frame import Frame, Refusal
+from ashore_runtime.blind_fallback import BlindFallback, Wish
 from ashore_runtime.clock import Clock
-from ashore_runtime.fallback import Fallback
 from ashore_runtime.limits import Limits, action_box
 from ashore_runtime.modes import Mode
-from ashore_runtime.refinement import Box
 from ashore_runtime.refusal import Refused
 from ashore_runtime.results import FALLBACK
 from ashore_runtime.schema import Manifest
+from ashore_runtime.watchdog import Patience, WatchState
 
-PATIENCE = 2
-"""Control periods for which an action is fresh."""
 POLICY = "policy"
-WITHOUT_OBSERVATION = ("hold", "zero", "ramp_to_zero", "brake")
-"""Fallbacks that look at nothing but the last action."""
-BlindFallback = Callable[[np.ndarray], np.ndarray]
-"""The user's own: `(last_action) -> action`."""
-
 _HANDLE = "ASHORE_ACTUATOR"
 """Environment variable in which the policy finds the number of its socket."""
-_MAGIC = b"ASHA"
-_HEAD = struct.Struct("<4sI")
-_STAMP = struct.Struct("<Qq")
 _MOST_AT_ONCE = 64
 """Frames that are read before the clock is looked at again, however many a policy sends."""
+_MOST_TOLD = 65536
+"""Bytes of one word from the robot."""
 _SLEEP_NOTICED = 500_000_000
 """ns of sleep that latch the fallback; clocks drift by less."""
 _SECONDS_TO_DIE = 5.0
 
 
-# What travels between the processes.
-
-
-class Frame(NamedTuple):
-    """One action on its way to the actuator."""
-
-    sequence: int
-    sent: int
-    """Monotonic time in ns."""
-    action: np.ndarray
-
-
-class Refusal(Enum):
-    """Why a frame was not forwarded."""
-
-    MALFORMED = "malformed"
-    NOT_FINITE = "not_finite"
-    OUTSIDE = "outside"
-    """Outside the action box."""
-    OLD = "old"
-    """Not newer than the last one, sent too long ago, or from the future."""
-    LATCHED = "latched"
-    """Fresh, while the fallback waits for `reset`."""
-
-
-def pack(frame: Frame) -> bytes:
-    """A frame as bytes; a number that float32 does not have becomes infinite, and is refused over there."""
-    with np.errstate(all="ignore"):
-        values = np.asarray(frame.action).astype("<f4").tobytes()
-    content = _STAMP.pack(frame.sequence, frame.sent) + values
-    return _HEAD.pack(_MAGIC, zlib.crc32(content)) + content
-
-
-def unpack(data: bytes, box: Box) -> Frame | Refusal:
-    """The frame that any bytes are, if its action may be sent."""
-    if len(data) != _frame_bytes(box):
-        return Refusal.MALFORMED
-    magic, crc = _HEAD.unpack_from(data)
-    if magic != _MAGIC or zlib.crc32(data[_HEAD.size :]) != crc:
-        return Refusal.MALFORMED
-    sequence, sent = _STAMP.unpack_from(data, _HEAD.size)
-    action = np.frombuffer(data, "<f4", offset=_HEAD.size + _STAMP.size).astype(np.float32)
-    if not np.isfinite(action).all():
-        return Refusal.NOT_FINITE
-    if not ((action >= box.low) & (action <= box.high)).all():
-        return Refusal.OUTSIDE
-    return Frame(sequence, sent, action)
-
-
-def _frame_bytes(box: Box) -> int:
-    return _HEAD.size + _STAMP.size + 4 * len(box.low)
-
-
-# What is sent when: a pure state machine. READY -action-> ACTIVE -silence-> FALLBACK -reset-> READY
-
-
-@dataclass(frozen=True)
-class WatchState:
-    """Where the watchdog is."""
-
-    due: int
-    """Monotonic time in ns at which the fallback is sent, unless a fresh action comes before."""
-    mode: Mode = Mode.READY
-    sequence: int = 0
-    """Of the last frame that was forwarded."""
-
-
-class Decision(NamedTuple):
-    """What to send now."""
-
-    state: WatchState
-    frame: Frame | None
-    """To be forwarded."""
-    falls_back: bool
-    """Whether the fallback is to be sent; never together with a frame."""
-    refused: tuple[Refusal, ...]
-
-
-def decide(state: WatchState, now: int, arrived: Sequence[Frame], period: int) -> Decision:
-    """What to send at monotonic time `now`, in ns, given the frames that arrived since the last decision.
-
-    Of several fresh frames the newest is forwarded. What counts is when a frame was sent, not when it was read: a
-    supervisor that was held up neither forwards an old action nor accuses a policy that was on time.
-    """
-    patience = PATIENCE * period
-    newest, refused = None, []
-    for frame in arrived:
-        if frame.sequence <= state.sequence or not now - patience < frame.sent <= now:
-            refused.append(Refusal.OLD)
-            continue
-        if frame.sent >= state.due:
-            state = latch(state)
-        if state.mode is Mode.FALLBACK:
-            refused.append(Refusal.LATCHED)
-            continue
-        newest = frame
-        state = WatchState(frame.sent + patience, Mode.ACTIVE, frame.sequence)
-    if newest is not None:
-        return Decision(state, newest, False, tuple(refused))
-    if now < state.due:
-        return Decision(state, None, False, tuple(refused))
-    # Absolute times, so that lateness does not add up; missed ones are skipped.
-    following = state.due + ((now - state.due) // period + 1) * period
-    return Decision(replace(latch(state), due=following), None, True, tuple(refused))
-
-
-def latch(state: WatchState) -> WatchState:
-    """The policy has lost the actuator, if it had it."""
-    return replace(state, mode=Mode.FALLBACK) if state.mode is Mode.ACTIVE else state
-
-
-def reset(state: WatchState) -> WatchState:
-    """The next fresh action is forwarded again."""
-    return replace(state, mode=Mode.READY) if state.mode is Mode.FALLBACK else state
-
-
-# The processes.
-
-
 class ActuatorLink:
-    """The policy's end of the line to the actuator. It never waits."""
+    """The policy's end of the line to the actuator. Sending never waits."""
 
     def __init__(self, handle: int | None = None, clock: Clock | None = None) -> None:
         """Args: the socket's number, None for the one that the supervisor left; where time comes from."""
@@ -203,7 +74,7 @@ class ActuatorLink:
         """
         self._sequence += 1
         try:
-            self._socket.send(pack(Frame(self._sequence, self._clock.now(), action)))
+            self._socket.send(actuator_frame.pack(Frame(self._sequence, self._clock.now(), action)))
         except BlockingIOError:
             return False
         except OSError as error:
@@ -211,6 +82,16 @@ class ActuatorLink:
                 return False
             raise
         return True
+
+    def hear(self, seconds: float) -> bytes | None:
+        """The next word of `Supervisor.tell`; None if there is none within so many seconds."""
+        self._socket.settimeout(seconds)
+        try:
+            return self._socket.recv(_MOST_TOLD)
+        except (TimeoutError, BlockingIOError):
+            return None
+        finally:
+            self._socket.setblocking(False)
 
     def close(self) -> None:
         """Say nothing more."""
@@ -224,9 +105,12 @@ class Sent(NamedTuple):
     source: str
     """`policy` or `fallback`."""
     since: int
-    """Monotonic time in ns since which it was to be sent: when the policy sent it, or when the fallback was due."""
-    at: int
-    """Monotonic time in ns at which it was decided; `at - since` is the supervisor's own delay."""
+    """Monotonic time in ns since which it was to be sent: when the policy sent it, when the fallback was due, or when
+    the policy was found to be gone."""
+    out: int
+    """Monotonic time in ns at which the actuator had it; `out - since` is the supervisor's own delay."""
+    late: int
+    """ns by which a fallback was out later than `Patience` promises; 0 if it was in time."""
     problem: str
     """What the actuator, or the user's fallback, raised; empty if nothing."""
 
@@ -240,36 +124,41 @@ class Supervisor:
         send: Callable[[np.ndarray], object],
         manifest: Manifest,
         *,
-        fallback: str | Mapping[str, Any] | BlindFallback = "ramp_to_zero",
+        fallback: Wish = "ramp_to_zero",
         limits: Limits | None = None,
+        patience: Patience | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Nothing runs before `start`, or before the `with` statement; raises `Refused` with one sentence.
 
         Args:
-            command: starts the policy's program, which makes an `ActuatorLink`.
+            command: starts the policy's program, which makes an `ActuatorLink`; when it ends, so has the policy.
             send: gives an action to the robot; must not wait for long.
             manifest: of the policy's bundle, for the control period and the box; `bundle.load(path).manifest`.
             fallback: `hold`, `zero`, `ramp_to_zero`, a table for `brake`, or a function `(last_action) -> action`.
-            limits: those of the runtime; `low` and `high` narrow the box.
+            limits: those of the runtime; `low` and `high` narrow the box, `deadline` says how uneven actions may come.
+            patience: how soon the fallback is out; within two control periods if left out.
             clock: where time comes from.
         """
         self._command = list(command)
         self._send = send
-        self._box = action_box(manifest, limits or Limits())
-        self._fallback = _build(fallback, manifest, self._box)
-        self._unseen = np.zeros(len(manifest.observation), np.float32)
-        self._still = self._box.project(np.zeros_like(self._box.low))
-        self._last_action = self._still
-        self._period = round(manifest.task.control_period * 1e9)
+        limits, patience = limits or Limits(), patience or Patience()
+        patience.refuse_haste(limits.deadline)
+        self._timing = watchdog.timing(patience, manifest.task.control_period)
+        self._box = action_box(manifest, limits)
+        self._fallback = BlindFallback(fallback, manifest, self._box)
+        self._last_action = self._fallback.still
         self._clock = clock or Clock()
         self._slept = self._clock.slept()
         self._state = WatchState(due=self._clock.now())
         self._line: socket.socket | None = None
+        self._end: int | None = None
+        """Becomes readable when the policy's process ends; None where there is none or nobody tells."""
         self.policy: subprocess.Popen[bytes] | None = None
         """The policy's process, alive or not."""
         self._dying: list[subprocess.Popen[bytes]] = []
-        self._tallies = {"forwarded": 0, "fallbacks": 0, "problems": 0} | {why.value: 0 for why in Refusal}
+        self._tallies = {"forwarded": 0, "fallbacks": 0, "late": 0, "problems": 0} | {why.value: 0 for why in Refusal}
+        self._longest_delay = 0
 
     def __enter__(self) -> "Supervisor":
         self.start()
@@ -292,7 +181,7 @@ class Supervisor:
         self._kill()
         # Datagrams: a frame arrives whole or not at all, and nonsense cannot shift those after it.
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._state = replace(self._state, sequence=0)
+        first = self.policy is None
         with theirs:
             try:
                 self.policy = subprocess.Popen(
@@ -307,6 +196,23 @@ class Supervisor:
                 self._line.close()
                 self._line = None
                 raise Refused(f"The policy '{self._command[0]}' cannot be started ({error.strerror}).") from error
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):  # An old or a closed-off system, on which its silence must do.
+                self._end = os.pidfd_open(self.policy.pid)
+        # Nobody has waited for a fallback before there was a policy.
+        due = self._clock.now() if first else self._state.due
+        self._state = replace(self._state, due=due, sequence=0)
+
+    def tell(self, word: bytes) -> bool:
+        """Tell the policy something, such as what the robot saw; returns whether there was room. It never waits."""
+        if self._line is None:
+            return False
+        self._line.settimeout(0.0)
+        try:
+            self._line.send(word)
+        except OSError:  # A policy that is gone or does not listen is the watchdog's affair.
+            return False
+        return True
 
     def step(self) -> Sent | None:
         """Wait for the policy's next action or for the moment of the fallback, and send what is to be sent.
@@ -316,35 +222,41 @@ class Supervisor:
         """
         if self.mode is Mode.STOPPED:
             return None
-        arrived = self._arrivals(self._state.due)
+        ended = self._wait(self._state.due)
+        found = [actuator_frame.unpack(data, self._box) for data in self._arrivals()]
         now = self._clock.now()
-        if self._woke_up():
-            self._state = replace(latch(self._state), due=now)
+        promised = self._state.due + self._timing.margin
+        if self._woke_up() or ended:
+            self._state = watchdog.give_up(self._state, now)
         due = self._state.due
-        found = [unpack(data, self._box) for data in arrived]
         frames = [one for one in found if isinstance(one, Frame)]
-        decision = decide(self._state, now, frames, self._period)
+        decision = watchdog.decide(self._state, now, frames, self._timing)
         self._state = decision.state
         for why in (*(one for one in found if isinstance(one, Refusal)), *decision.refused):
             self._tallies[why.value] += 1
         if decision.frame is not None:
             self._tallies["forwarded"] += 1
-            return self._give(decision.frame.action, POLICY, decision.frame.sent, now)
+            return self._give(decision.frame.action, POLICY, decision.frame.sent, 0)
         if decision.falls_back:
             self._tallies["fallbacks"] += 1
-            action, problem = self._fall_back()
-            return self._give(action, FALLBACK, due, now, problem)
+            action, problem = self._fallback(self._last_action)
+            return self._give(action, FALLBACK, due, promised, problem)
         return None
 
     def reset(self) -> Mode:
         """The operator's: leave the fallback with the policy's next fresh action. Restarts nothing; see `start`."""
-        self._state = reset(self._state)
+        self._state = watchdog.reset(self._state)
         return self.mode
 
     def health(self) -> dict[str, Any]:
         """Everything worth watching, as plain numbers and words."""
         status = "not started" if self.policy is None else "running" if self.policy.poll() is None else "ended"
-        return {"mode": self.mode.value, "policy": status, "tallies": dict(self._tallies)}
+        return {
+            "mode": self.mode.value,
+            "policy": status,
+            "longest_delay_ms": self._longest_delay * 1e-6,  # Of a fallback, from when it was due until it was out.
+            "tallies": dict(self._tallies),
+        }
 
     def close(self) -> None:
         """Kill the policy and send nothing more: whoever calls this has stopped the robot."""
@@ -354,47 +266,58 @@ class Supervisor:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SECONDS_TO_DIE)
 
-    def _arrivals(self, until: int) -> list[bytes]:
-        """What has arrived; if nothing has, what arrives first until then."""
+    def _wait(self, until: int) -> bool:
+        """Wait for a frame, for the policy's end or for this instant; returns whether the policy has just ended."""
         if self._line is None:
             self._clock.sleep_until(until)
-            return []
+            return False
+        waking = select.poll()
+        for one in (self._line, self._end):
+            if one is not None:
+                waking.register(one, select.POLLIN)
+        woken = waking.poll(max(until - self._clock.now(), 0) * 1e-6)
+        if self._end is None or self._end not in (handle for handle, _ in woken):
+            return False
+        self._forget_the_end()
+        return True
+
+    def _arrivals(self) -> list[bytes]:
         found: list[bytes] = []
-        wait = max(until - self._clock.now(), 0) * 1e-9
-        while len(found) < _MOST_AT_ONCE:
-            self._line.settimeout(0.0 if found else wait)
+        while self._line is not None and len(found) < _MOST_AT_ONCE:
+            self._line.settimeout(0.0)
             try:
                 # One byte more than a frame has, so that a longer one is not taken for one.
-                found.append(self._line.recv(_frame_bytes(self._box) + 1))
+                found.append(self._line.recv(actuator_frame.size(self._box) + 1))
             except OSError:  # Nothing there, or nobody; both are silence.
                 break
         return found
 
+    def _forget_the_end(self) -> None:
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
+
     def _woke_up(self) -> bool:
         before, self._slept = self._slept, self._clock.slept()
-        return self.mode is Mode.ACTIVE and self._slept - before > _SLEEP_NOTICED
+        return self._slept - before > _SLEEP_NOTICED
 
-    def _fall_back(self) -> tuple[np.ndarray, str]:
-        """The fallback's action, or the one nearest to zero if even that fails; and what failed."""
-        try:
-            action = np.asarray(self._fallback(self._unseen, self._last_action.copy())).astype(np.float32)
-            if action.shape != self._still.shape or not np.isfinite(action).all():
-                raise ValueError(f"The fallback gave {action}.")
-            return self._box.project(action), ""
-        except Exception as error:
-            return self._still, f"{type(error).__name__}: {error}"
-
-    def _give(self, action: np.ndarray, source: str, since: int, now: int, problem: str = "") -> Sent:
+    def _give(self, action: np.ndarray, source: str, since: int, promised: int, problem: str = "") -> Sent:
         try:
             self._send(action.copy())
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
+        out, late = self._clock.now(), 0
+        if source == FALLBACK:
+            late = max(out - promised, 0)
+            self._longest_delay = max(self._longest_delay, out - since)
         self._last_action = action
+        self._tallies["late"] += late > 0
         self._tallies["problems"] += bool(problem)
-        return Sent(action, source, since, now, problem)
+        return Sent(action, source, since, out, late, problem)
 
     def _kill(self) -> None:
         """End the policy at once: it may hang, and its journal survives this. Nobody waits until it is gone."""
+        self._forget_the_end()
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -403,12 +326,3 @@ class Supervisor:
             for process in self._dying:
                 with contextlib.suppress(OSError):
                     os.killpg(process.pid, signal.SIGKILL)
-
-
-def _build(wish: str | Mapping[str, Any] | BlindFallback, manifest: Manifest, box: Box) -> Fallback:
-    if callable(wish):
-        return fallbacks.build(lambda _, last_action: wish(last_action), manifest, box)
-    kind = wish if isinstance(wish, str) else wish.get("kind")
-    if kind not in WITHOUT_OBSERVATION:
-        raise Refused(f"A supervisor sees no observation: its fallbacks are {', '.join(WITHOUT_OBSERVATION)}.")
-    return fallbacks.build(wish, manifest, box)

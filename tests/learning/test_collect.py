@@ -64,6 +64,24 @@ def history(first, one):
     return rows
 
 
+def test_quiet_worlds_act_by_the_weights_that_are_kept(task, parameters, params, first):
+    other = params | {"actor": jax.tree.map(lambda weights: weights + 0.1, params["actor"])}
+
+    @jit
+    def actions(learnt, kept):
+        found = collect.collect(
+            task, CONFIG, RiskConfig(), NETS, learnt, NORMALISERS, parameters, first, collect.WITH_LATENT, kept
+        )
+        return found[1].action
+
+    learnt, kept = actions(params, None), actions(other, None)
+    assert np.all(np.asarray(learnt) != np.asarray(kept))
+    quiet = collect.quiet_worlds(CONFIG, WORLDS)
+    both = actions(params, other)
+    np.testing.assert_array_equal(both[:quiet], kept[:quiet])
+    np.testing.assert_array_equal(both[quiet:], learnt[quiet:])
+
+
 def test_a_quarter_of_the_worlds_is_quiet_and_acts_on_the_posterior_mean(history, params):
     quiet = collect.quiet_worlds(CONFIG, WORLDS)
     assert quiet == 2

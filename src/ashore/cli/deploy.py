@@ -1,8 +1,10 @@
 """`ashore deploy BUNDLE`: a bundle in a world it never saw, watched as it goes."""
 
+import os
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,10 +16,18 @@ from rich.live import Live
 from rich.table import Table
 
 from ashore.cli.options import UsageError
-from ashore.experiments import deployment, deployment_environment, deployment_report, provenance
+from ashore.experiments import (
+    deployment,
+    deployment_environment,
+    deployment_report,
+    deployment_supervised,
+    provenance,
+)
 from ashore.experiments.deployment import Caution, Moment
 from ashore.experiments.deployment_report import Tally
-from ashore_runtime import Refused, Runtime
+from ashore.experiments.deployment_supervised import SupervisedWorld
+from ashore_runtime import ActuatorLink, Refused, bundle
+from ashore_runtime.bundle import Bundle
 
 _REFRESH = 0.2
 """Seconds between two looks of the panel."""
@@ -51,6 +61,9 @@ class Options:
     """C MuJoCo, one world on one core."""
     realtime: bool = False
     """Decide at the control period's pace, as on a robot."""
+    supervised: bool = False
+    """A supervisor owns the actuator, and sends its fallback when the policy, in a process of its own, is killed or
+    hangs. Both live by the clock, so that decisions come at the control period's pace."""
     journal: bool = False
     """Also write the runtime's own journal, from which it could resume."""
     video: bool = False
@@ -67,18 +80,33 @@ class Options:
             raise ValueError("A deployment is in a task or in an environment, not in both.")
         if self.names is not None and self.env is None:
             raise ValueError("A file of names belongs to an environment (--env).")
+        if self.supervised and self.video:
+            raise ValueError("A supervised deployment is not filmed: drawing would hold the supervisor up.")
         Caution(self.eta, self.caution)
 
 
 def run(options: Options) -> int:
     """Deploy, show what happens, and say where the report is."""
+    if not options.supervised:
+        return _deploy(options, None)
+    try:
+        link = ActuatorLink()
+    except Refused:  # Nobody supervises this process, so it is the supervisor's, and starts the policy's.
+        return _supervise(options)
+    return _deploy(options, link)
+
+
+def _deploy(options: Options, link: ActuatorLink | None) -> int:
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         journal = options.out / "run.jnl" if options.journal else None
         runtime = deployment.load_runtime(options.bundle, Caution(options.eta, options.caution), journal)
-        env, facts = _environment(options, runtime)
+        env, facts = _environment(options, runtime.bundle)
+        if link is not None:
+            print(f"policy: process {os.getpid()}", flush=True)
+            env = SupervisedWorld(env, link)
         tally = Tally(runtime.bundle.manifest)
-        pace = deployment.real_time(runtime) if options.realtime else None
+        pace = deployment.real_time(runtime) if facts["realtime"] else None
         decided = deployment.moments(runtime, env, options.episodes, options.seed, pace)
         pictures = _pictures(env) if options.video else None
         watched = _watched(decided, tally, options.episodes)
@@ -106,16 +134,55 @@ def run(options: Options) -> int:
     return 0
 
 
-def _environment(options: Options, runtime: Runtime) -> tuple[gymnasium.Env[Any, Any], dict[str, Any]]:
-    manifest = runtime.bundle.manifest
+def _supervise(options: Options) -> int:
+    """Own the actuator while the same command, once more, is the policy; say what became of it."""
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        loaded = bundle.load(options.bundle)
+        env, _ = _environment(options, loaded)
+        log = options.out / deployment_supervised.LOG
+        found = deployment_supervised.supervise(
+            _once_more(options), env, loaded.manifest, options.episodes, options.seed, log
+        )
+    except (ValueError, Refused) as mistake:
+        raise UsageError(str(mistake)) from mistake
+    env.close()
+    tallies = found.health["tallies"]
+    print(f"supervisor: {tallies['forwarded']} action(s) forwarded, mode {found.health['mode']}; log: {log}")
+    if found.silent is None:
+        return 0 if found.policy is None else found.policy
+    became = "still runs" if found.policy is None else f"ended with {found.policy}"
+    print(
+        f"the policy fell silent in episode {found.silent['episode'] + 1} before decision "
+        f"{found.silent['decision'] + 1} and {became}; the fallback was out {found.silent['after_last_action_ms']:.1f} "
+        "ms after its last action and drove to the end of the episode"
+    )
+    if tallies["late"]:
+        print(f"{tallies['late']} fallback(s) were out later than promised: the machine let the supervisor wait")
+    return 1
+
+
+def _once_more(options: Options) -> list[str]:
+    """The command that these options came from."""
+    words = [sys.executable, "-m", "ashore.cli.main", "deploy", str(options.bundle)]
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name != "bundle" and value != field.default:
+            words += [f"--{field.name}"] if value is True else [f"--{field.name}", str(value)]
+    return words
+
+
+def _environment(options: Options, loaded: Bundle) -> tuple[gymnasium.Env[Any, Any], dict[str, Any]]:
+    manifest = loaded.manifest
     facts: dict[str, Any] = {
-        "bundle": runtime.bundle.checksum,
+        "bundle": loaded.checksum,
         "method": manifest.method,
         "caution": options.caution or manifest.caution,
         "eta": options.eta,
         "seed": options.seed,
         "control_period": manifest.task.control_period,
-        "realtime": options.realtime,
+        "realtime": options.realtime or options.supervised,
+        "supervised": options.supervised,
     }
     if options.env is not None:
         env = deployment_environment.foreign(manifest, options.env, options.names, options.video)

@@ -218,10 +218,14 @@ def collect(
     parameters: Parameters,
     collector: Collector,
     habits: Habits = WITH_LATENT,
+    kept: Params | None = None,
 ) -> tuple[Collector, Transition, Finished]:
     """One decision in every world.
 
     Where somebody attacks, the transition holds the observation that the policy was shown; the next one is clean.
+
+    Args:
+        kept: weights that quiet worlds act by where they are not `params`: what is deployed is what costs are about.
     """
     count = collector.noise.shape[0]
     key, latent_key, level_key, noise_key, random_key = jax.random.split(collector.key, 5)
@@ -240,9 +244,14 @@ def collect(
         known = (nets, params, normalisers, see, shown, condition)
         disturbance = habits.attack(*known, collector.disturbance, collector.decisions)
         shown = normalisation.disturbed(normalisers.observation, shown, disturbance)
-    kept = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
-    push = kept * collector.push + math.sqrt(1.0 - kept**2) * jax.random.normal(noise_key, collector.push.shape)
-    actions = habits.act(nets, params, jax.vmap(see)(shown), condition, collector.noise, push)
+    left = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
+    push = left * collector.push + math.sqrt(1.0 - left**2) * jax.random.normal(noise_key, collector.push.shape)
+    situation = (jax.vmap(see)(shown), condition, collector.noise, push)
+    actions = habits.act(nets, params, *situation)
+    quiet = quiet_worlds(config, count)
+    if kept is not None:
+        deployed = habits.act(nets, kept, *(part[:quiet] for part in situation))
+        actions = jnp.concatenate([deployed, actions[quiet:]])
     at_random = jax.random.uniform(random_key, actions.shape, minval=-1.0, maxval=1.0)
     actions = jnp.where(collector.decisions < config.random_decisions, at_random, jnp.clip(actions, -1.0, 1.0))
 
@@ -250,7 +259,7 @@ def collect(
     transition = transition._replace(observation=shown)
     posterior = habits.believe(nets, params, normalisers, collector.posterior, transition)
     prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
-    quiet_cost = jnp.mean(transition.cost[: quiet_worlds(config, count)])
+    quiet_cost = jnp.mean(transition.cost[:quiet])
     share = jnp.float32(1.0 / config.cost_memory)
     collector = Collector(
         worlds=worlds,

@@ -70,6 +70,7 @@ class TrainConfig:
     """p: the actor that is kept is its mean over the run, decision t with weight t^p; its last weights if left out.
 
     Noise in the last weights averages out, at the price of a policy that is a little older (1 / (p + 2) of the run).
+    Quiet worlds act by the mean, so that the multiplier answers to what the kept policy costs.
     """
     aim: float = 1.0
     """Share of the budget that the multiplier steers for; below 1, the noise of an evaluation finds some room."""
@@ -253,6 +254,7 @@ def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> 
         state.parameters,
         state.collector,
         recipe.habits,
+        None if state.averaged is None else state.policy | state.learner.private,
     )
     valid = ~transition.diverged
     index = jnp.asarray(nets.features, jnp.int32)
