@@ -14,6 +14,10 @@ keeps out what a short memory gains by following where the head is wrong in this
 Where a CUSUM was last zero is the likeliest moment of the change. Evidence since then, fading like recent evidence, is
 what the posterior starts afresh from: a window of fixed length would still hold the old world when a change is found
 at once, and all evidence since then much of it when the sum had been above zero for long.
+
+A world changes once. Where alarm follows alarm it is rather the head that is wrong, outside of the worlds that the
+threshold was measured in, and each new alarm would throw away what was learnt: every alarm of the last few hundred
+transitions doubles the threshold.
 """
 
 from collections.abc import Mapping
@@ -27,6 +31,9 @@ from ashore_runtime import posterior
 from ashore_runtime.posterior import Posterior
 from ashore_runtime.schema import ChangeCalibration
 
+DOUBT = 500
+"""Transitions over which an alarm is remembered (its weight fades by 1 - 1 / DOUBT with each)."""
+
 
 @dataclass(frozen=True)
 class DetectorState:
@@ -38,24 +45,28 @@ class DetectorState:
     """What the last few transitions say."""
     fresh: Posterior
     """What those of them say that came after the sum was last zero."""
+    alarms: float = 0.0
+    """Alarms so far, fading: how often the detector has cried wolf."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; `from_json` gives the same state back bit for bit."""
-        return {"total": self.total, "recent": posterior.to_json(self.recent), "fresh": posterior.to_json(self.fresh)}
+        posteriors = {"recent": posterior.to_json(self.recent), "fresh": posterior.to_json(self.fresh)}
+        return {"total": self.total, **posteriors, "alarms": self.alarms}
 
 
-def start(found: Posterior) -> DetectorState:
+def start(found: Posterior, alarms: float = 0.0) -> DetectorState:
     """Where this is all that is known, recent or not: the prior before any transition, `fresh` after an alarm."""
-    return DetectorState(0.0, found, posterior.prior(len(found.precision_sum)))
+    return DetectorState(0.0, found, posterior.prior(len(found.precision_sum)), alarms)
 
 
 def from_json(content: Mapping[str, Any], latent: int) -> DetectorState:
     """The inverse of `to_json`; a ValueError, KeyError or TypeError if it is not one."""
-    total = float(content["total"])
-    if not (isfinite(total) and total >= 0.0):
+    # A journal may be older than the memory of alarms.
+    total, alarms = float(content["total"]), float(content.get("alarms", 0.0))
+    if not (isfinite(total) and total >= 0.0 and 0.0 <= alarms <= DOUBT):
         raise ValueError("The sum is not one.")
     recent, fresh = (posterior.from_json(content[name], latent) for name in ("recent", "fresh"))
-    return DetectorState(total, recent, fresh)
+    return DetectorState(total, recent, fresh, alarms)
 
 
 @dataclass(frozen=True)
@@ -64,18 +75,26 @@ class ChangeDetector:
 
     calibration: ChangeCalibration
 
-    def accumulate(self, total: float, gain: float) -> tuple[float, bool]:
-        """The CUSUM after one more gain, and whether that is an alarm. A gain that is not a number says nothing."""
+    def accumulate(self, total: float, gain: float, alarms: float = 0.0) -> tuple[float, bool]:
+        """The CUSUM after one more gain, and whether that is an alarm. A gain that is not a number says nothing.
+
+        Args:
+            alarms: how many there were of late; each doubles the threshold.
+        """
         if isnan(gain):
             return total, False
         known = self.calibration
         total = max(0.0, total + min(max(gain, -known.clip), known.clip) - known.drift)
-        return total, total > known.threshold
+        return total, total > known.threshold * 2.0**alarms
 
     def watch(self, state: DetectorState, gain: float) -> tuple[DetectorState, bool]:
         """The state after a transition was predicted, and whether the world has changed."""
-        total, changed = self.accumulate(state.total, gain)
-        return replace(state, total=total), changed
+        total, changed = self.accumulate(state.total, gain, state.alarms)
+        return replace(state, total=total, alarms=(1.0 - 1.0 / DOUBT) * state.alarms), changed
+
+    def restart(self, state: DetectorState) -> DetectorState:
+        """After an alarm: what was seen since the change is all that is known, and the next alarm is believed less."""
+        return start(state.fresh, state.alarms + 1.0)
 
     def learn(self, state: DetectorState, mean: np.ndarray, precision: np.ndarray, tempering: float) -> DetectorState:
         """The state after the transition was learnt from; its factor as for `posterior.add`."""

@@ -106,10 +106,10 @@ class Knowledge:
             self._posterior = posterior.add(self._posterior, *told, self._tempering)
             if self._detector is not None:
                 self._detector_state = self._detector.learn(self._detector_state, *told, self._tempering)
-        if changed:
+        if changed and self._detector is not None:
             # Believe what was seen since the world changed, and nothing from before that.
             self._posterior = self._detector_state.fresh
-            self._detector_state, self._strangeness = change.start(self._posterior), Strangeness()
+            self._detector_state, self._strangeness = self._detector.restart(self._detector_state), Strangeness()
         strange = self._detector is not None and self._strangeness.above(self._detector.calibration.ood_level)
         return Learnt(surprise, changed, strange)
 

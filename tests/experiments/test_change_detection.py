@@ -18,7 +18,7 @@ from ashore.experiments.exporting import export_run, load_trained, read_calibrat
 from ashore.experiments.jax_twin import twin
 from ashore.learning.train import architecture
 from ashore_runtime import bundle
-from ashore_runtime.change import ChangeDetector
+from ashore_runtime.change import DOUBT, ChangeDetector
 from ashore_runtime.schema import ChangeCalibration, WorldCalibration
 from experiments import cart_run
 from toy_world import Cart
@@ -83,7 +83,7 @@ def test_gain_eta_and_alarms_are_the_runtimes(run, by_world):
     assert (np.diff(found.eta[0, :first]) > 0.0).any() == by_world and (np.diff(found.eta[0, :first]) < 0.0).any()
     # The same world played by hand: the batched cart's first scene, the runtime's actions.
     worlds = start_worlds(task, jax.random.split(jax.random.key(3), 1), parameters)
-    detector, total, alarms = ChangeDetector(touchy), 0.0, 0
+    detector, total, alarms, of_late = ChangeDetector(touchy), 0.0, 0, 0.0
     for decision in range(120):
         if decision % 20 == 0:
             runtime.new_episode()
@@ -94,9 +94,10 @@ def test_gain_eta_and_alarms_are_the_runtimes(run, by_world):
         )
         assert result.eta == pytest.approx(found.eta[0, decision])
         assert evidence.surprise == pytest.approx(found.surprise[0, decision], rel=1e-3)
-        total, alarm = detector.accumulate(total, float(found.gain[0, decision]))
+        total, alarm = detector.accumulate(total, float(found.gain[0, decision]), of_late)
         assert evidence.changed == alarm == found.alarm[0, decision]
-        total, alarms = (0.0, alarms + 1) if alarm else (total, alarms)
+        of_late *= 1.0 - 1.0 / DOUBT
+        total, alarms, of_late = (0.0, alarms + 1, of_late + 1.0) if alarm else (total, alarms, of_late)
         assert runtime.health()["change"] == pytest.approx(total, abs=1e-4)
     assert alarms > 1
 

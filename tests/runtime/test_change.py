@@ -28,6 +28,34 @@ def test_cusum_by_hand():
     assert found == [(0.7, False), (0.0, False), (2.7, False), (7.4, False), (7.4, False), (8.0, False), (8.1, True)]
 
 
+def test_each_alarm_of_late_doubles_the_threshold():
+    detector, state, alarms = ChangeDetector(KNOWN), change.start(posterior.prior(1)), []
+    # 4.7 with each transition: above 8 after 2, above 16 after 4 more, above 32 (but for what has faded) after 7 more.
+    for transition in range(1, 14):
+        state, alarm = detector.watch(state, 5.0)
+        if alarm:
+            state = detector.restart(state)
+            alarms.append(transition)
+    assert alarms == [2, 6, 13]
+    # A tenth of it is left after 1150 quiet transitions: 8 * 2^0.3.
+    for _ in range(1150):
+        state, alarm = detector.watch(state, -1.0)
+        assert not alarm
+    assert state.alarms == pytest.approx(3.0 * 0.998**1150, rel=0.03) and state.alarms < 0.31
+    assert detector.accumulate(8.0, 3.0, state.alarms)[1] and not detector.accumulate(8.0, 1.5, state.alarms)[1]
+
+
+def test_what_was_remembered_of_alarms_survives_a_restart_and_is_checked():
+    state = change.start(posterior.prior(2), alarms=1.5)
+    content = state.to_json()
+    assert change.from_json(content, 2).alarms == 1.5
+    del content["alarms"]
+    assert change.from_json(content, 2).alarms == 0.0
+    for wrong in (-1.0, nan, inf, 1e308):
+        with pytest.raises(ValueError, match="not one"):
+            change.from_json(content | {"alarms": wrong}, 2)
+
+
 def test_one_transition_is_never_enough():
     # However far off it was: two in a row are, at 4.7 and 9.4.
     found = totals(ChangeDetector(KNOWN), [inf, -inf, 1e30, *[0.0] * 20, inf, inf])

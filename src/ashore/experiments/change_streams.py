@@ -22,6 +22,7 @@ from ashore.learning import normalisation
 from ashore.networks import dynamics_head, encoder
 from ashore.networks.encoder import NaturalPosterior
 from ashore.types import Array, Parameters, Transition
+from ashore_runtime.change import DOUBT
 from ashore_runtime.limits import Limits
 from ashore_runtime.schema import Calibration, ChangeCalibration, WorldCalibration
 
@@ -123,6 +124,8 @@ class _Deployed(NamedTuple):
     """Transitions for which caution must not be given up, int32."""
     least: Array
     """Risk level below which it is not given up meanwhile."""
+    alarms: Array
+    """Those of late, as in `ashore_runtime.change`."""
 
 
 @partial(jax.jit, static_argnames=("task", "policy", "counts", "patience", "decisions"))
@@ -170,7 +173,8 @@ def _deploy(
         )
         # As the runtime does it: judged, then learnt from, then begun afresh where that was an alarm.
         total = jnp.maximum(carry.total + jnp.clip(gain, -watch.clip, watch.clip) - watch.drift, 0.0)
-        alarm = total > watch.threshold
+        alarm = total > watch.threshold * 2.0**carry.alarms
+        alarms = (1.0 - 1.0 / DOUBT) * carry.alarms
         recent = moved(carry.recent, said)
         fresh = _where(total > 0.0, moved(carry.fresh, said), prior)
         following = _Deployed(
@@ -181,6 +185,7 @@ def _deploy(
             _where(alarm, prior, fresh),
             jnp.where(alarm, patience, jnp.maximum(carry.held - 1, 0)),
             jnp.where(alarm, jnp.maximum(eta, careful_start(levels)), eta),
+            jnp.where(alarm, alarms + 1.0, alarms),
         )
         # A transition that was lost leaves no trace in the runtime; its gain is not a number, and so no alarm.
         lost = transition.diverged
@@ -188,12 +193,13 @@ def _deploy(
             total=jnp.where(lost, carry.total, following.total),
             recent=_where(lost, carry.recent, following.recent),
             fresh=_where(lost, carry.fresh, following.fresh),
+            alarms=jnp.where(lost, carry.alarms, following.alarms),
         )
         return following, (gain, surprise, transition.cost, transition.reward, eta, alarm)
 
     nothing = jnp.zeros(keys.shape[0], jnp.int32)
     total = jnp.zeros(keys.shape[0], jnp.float32)
-    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing, total)
+    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing, total, total)
     return jax.lax.scan(one_decision, start, jnp.arange(decisions, dtype=jnp.int32))[1]
 
 
