@@ -243,10 +243,11 @@ def test_every_suite_names_what_exists():
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("suite", "Say what to suite: run, table, figures."),
+        ("suite", "Say what to suite: run, table, figures, videos."),
         ("suite run tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
         ("suite table tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
         ("suite figures tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
+        ("suite videos tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
         ("suite run toy --only method=nominla", "Unknown method 'nominla': did you mean 'nominal'?"),
         ("suite run toy --only nominal", "--only has the form task=NAME,method=NAME, which 'nominal' has not."),
         ("suite run toy --preset ggpu", "Unknown training preset 'ggpu': did you mean 'gpu'?"),
