@@ -50,3 +50,9 @@ def test_what_a_run_keeps_is_the_mean_of_its_actors():
 def test_without_averaging_the_last_actor_is_kept():
     state = jax.eval_shape(lambda key: train.start(TASK, SMOKE, key), jax.random.key(0))
     assert state.averaged is None and state.policy is state.learner.params
+
+
+@pytest.mark.parametrize(("name", "value"), [("averaging", -1.0), ("averaging", float("nan")), ("smoothness", -0.1)])
+def test_what_makes_no_sense_is_refused(name: str, value: float):
+    with pytest.raises(ValueError, match=f"{name} must not be negative, as {value} is"):
+        replace(SMOKE, **{name: value})

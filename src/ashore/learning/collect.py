@@ -244,8 +244,7 @@ def collect(
         known = (nets, params, normalisers, see, shown, condition)
         disturbance = habits.attack(*known, collector.disturbance, collector.decisions)
         shown = normalisation.disturbed(normalisers.observation, shown, disturbance)
-    left = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
-    push = left * collector.push + math.sqrt(1.0 - left**2) * jax.random.normal(noise_key, collector.push.shape)
+    push = _pushed_on(config, collector.push, noise_key)
     situation = (jax.vmap(see)(shown), condition, collector.noise, push)
     actions = habits.act(nets, params, *situation)
     quiet = quiet_worlds(config, count)
@@ -274,6 +273,12 @@ def collect(
         disturbance=disturbance,
     )
     return collector, transition, finished
+
+
+def _pushed_on(config: CollectConfig, push: Array, key: Array) -> Array:
+    """The noise one decision later, [world, action]."""
+    left = math.exp(-1.0 / config.noise_memory) if config.noise_memory > 0.0 else 0.0
+    return left * push + math.sqrt(1.0 - left**2) * jax.random.normal(key, push.shape)
 
 
 def _where_done(done: Array, fresh: Array, running: Array) -> Array:

@@ -96,6 +96,12 @@ class TrainConfig:
     sac: SacConfig = SacConfig()
     """For `pearl` alone."""
 
+    def __post_init__(self) -> None:
+        for name in ("averaging", "smoothness"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0.0:
+                raise ValueError(f"{name} must not be negative, as {value!r} is.")
+
 
 class TrainState(NamedTuple):
     """Everything that a run needs to go on."""
