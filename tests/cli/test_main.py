@@ -43,7 +43,7 @@ def cart(monkeypatch):
         ("bench env --batch", "Batch sizes must be given and positive (see ashore bench env --help)."),
         (
             "bench env --engine warp",
-            "Invalid choice 'warp' for argument '--engine'. Expected one of ('mjx', 'c', 'both') "
+            "Invalid choice 'warp' for argument '--engine'. Expected one of ('jax', 'c', 'both') "
             "(see ashore bench env --help).",
         ),
     ],
@@ -137,7 +137,7 @@ def test_bench_measures_both_engines_and_keeps_the_numbers(tmp_path, capsys):
     assert main(command) == 0
     assert f"numbers: {out}" in capsys.readouterr().out
     content = json.loads(out.read_text())
-    assert [(row["engine"], row["batch"]) for row in content["speeds"]] == [("c", 1), ("mjx", 2), ("mjx", 8)]
+    assert [(row["engine"], row["batch"]) for row in content["speeds"]] == [("c", 1), ("jax", 2), ("jax", 8)]
     for row in content["speeds"]:
         assert row["decisions_per_second"] > 0
         # The cart's action repeat is 2.

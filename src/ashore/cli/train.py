@@ -109,8 +109,7 @@ def _resolve(options: Options) -> training.TrainingRun:
     if options.task is None or options.method is None:
         raise UsageError("Say what to train: ashore train TASK METHOD, or ashore train --resume RUN.")
     family = tasks.lookup(options.task)
-    registry.lookup(options.method)
-    train = presets.lookup(options.task, options.preset).train
+    train = presets.settings_of(options.task, options.preset, registry.lookup(options.method))
     for assignment in options.set:
         train = settings.override(train, assignment)
     task_preset = options.task_preset or family.default_preset

@@ -59,6 +59,8 @@ class TaskDescription:
     speed. The networks get scale * (first - second) as well; the scale makes it of order one."""
     approaches: tuple[Approach, ...] = ()
     """Gaps that close, whose inverse time to collision the networks get as well."""
+    differentiable: bool = False
+    """Whether `step` has a derivative that says what an action does (contacts do not): actors may learn through it."""
     unearned: Unearned | None = None
     """The share of the reward that no action changes, where there is one: the reward's critic learns without it."""
 

@@ -31,10 +31,10 @@ class EnvBenchmark:
     """Task to measure; all of them if left out."""
     preset: str | None = None
     """Preset of the task; its default one if left out."""
-    engine: Literal["mjx", "c", "both"] = "both"
-    """`mjx` steps batches on JAX's device, `c` one world on one CPU core."""
+    engine: Literal["jax", "c", "both"] = "both"
+    """`jax` steps batches on JAX's device, `c` one world on one CPU core."""
     batch: tuple[int, ...] = (64, 1024)
-    """Batch sizes for MJX."""
+    """Batch sizes in JAX."""
     seconds: float = 3.0
     """Least time to measure each row for, after compilation."""
     out: Path = Path("runs/bench_env.json")
@@ -70,9 +70,9 @@ def measure_environments(config: EnvBenchmark) -> Iterator[EnvSpeed]:
         row = functools.partial(_row, task, preset, family.describe(settings))
         if config.engine in ("c", "both"):
             yield row("c", 1, measure_c(_nominal_world(family, settings), config.seconds), 0.0)
-        if config.engine in ("mjx", "both"):
+        if config.engine in ("jax", "both"):
             for batch in config.batch:
-                yield row("mjx", batch, *measure_mjx(family.make(settings), batch, config.seconds))
+                yield row("jax", batch, *measure_batch(family.make(settings), batch, config.seconds))
 
 
 def write_speeds(path: Path, speeds: list[EnvSpeed]) -> Path:
@@ -83,7 +83,7 @@ def write_speeds(path: Path, speeds: list[EnvSpeed]) -> Path:
     return path
 
 
-def measure_mjx(task: Task, batch: int, seconds: float) -> tuple[float, float]:
+def measure_batch(task: Task, batch: int, seconds: float) -> tuple[float, float]:
     """Decisions per second of a batch over all its worlds, and the seconds that compilation took."""
     description = task.description
     key = jax.random.key(0)

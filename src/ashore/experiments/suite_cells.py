@@ -147,8 +147,8 @@ def _plan(cell: Cell, pool: Path, preset: str, scale: Scale, seeds: int, assignm
                 scale = settings.override(scale, assignment)
         return Plan(cell, folder, None, WorkSettings(cell.task, scale.work))
     trained_as = TRAINED_AS.get(cell.method, cell.method)
-    trained = registry.lookup(trained_as).recipe is not None
-    train = presets.lookup(cell.task, preset).train if trained else None
+    method = registry.lookup(trained_as)
+    train = None if method.recipe is None else presets.settings_of(cell.task, preset, method)
     for assignment in _applying(assignments, trained_as):
         if not assignment.startswith("train."):
             scale = settings.override(scale, assignment)

@@ -78,12 +78,11 @@ class TrainSpeed:
 
 def measure_training(config: TrainBenchmark) -> Iterator[TrainSpeed]:
     """Measure what the configuration asks for, row by row."""
-    base = presets.lookup(config.task, config.preset).train
-    for assignment in config.set:
-        base = settings.override(base, assignment)
     sizes = config.size or ("preset",)
     for method in config.method:
-        registry.lookup(method)
+        base = presets.settings_of(config.task, config.preset, registry.lookup(method))
+        for assignment in config.set:
+            base = settings.override(base, assignment)
         for size in sizes:
             train = _sized(base, size)
             for seeds in config.seeds:
@@ -101,7 +100,8 @@ def _measure(config: TrainBenchmark, method_name: str, size: str, train: TrainCo
     family, method = tasks.lookup(config.task), registry.lookup(method_name)
     task = family.make(family.presets[family.default_preset])
     # Learning begins with the first decision: there is nothing to wait for when only time is measured.
-    train = replace(train, chunk=DECISIONS_PER_CALL, learning_starts=0)
+    # An actor that learns through the physics does so once in a chunk, which must then be as long as it is.
+    train = replace(train, chunk=train.chunk if train.through_physics.steps else DECISIONS_PER_CALL, learning_starts=0)
     keys = jax.random.split(jax.random.key(0), seeds)
     state: TrainState = jax.jit(jax.vmap(partial(method.start, task, train)))(keys)
     work = flops(partial(method.train_chunk, task, train), jax.tree.map(lambda leaf: leaf[0], state))
@@ -114,7 +114,7 @@ def _measure(config: TrainBenchmark, method_name: str, size: str, train: TrainCo
     while (elapsed := time.perf_counter() - begin) < config.seconds:
         state = jax.block_until_ready(program(state)[0])
         calls += 1
-    decisions = calls * DECISIONS_PER_CALL * seeds / elapsed
+    decisions = calls * train.chunk * seeds / elapsed
     return TrainSpeed(
         task=config.task,
         method=method_name,
@@ -128,8 +128,8 @@ def _measure(config: TrainBenchmark, method_name: str, size: str, train: TrainCo
         updates_per_decision=train.updates_per_decision,
         env_steps_per_second=decisions * train.worlds * task.description.action_repeat,
         updates_per_second=decisions * train.updates_per_decision,
-        matrix_flops_per_decision=work / DECISIONS_PER_CALL,
-        matrix_share=decisions * work / DECISIONS_PER_CALL / measured_peak(train.sizes.compute),
+        matrix_flops_per_decision=work / train.chunk,
+        matrix_share=decisions * work / train.chunk / measured_peak(train.sizes.compute),
         memory_bytes=0 if memory is None else memory.argument_size_in_bytes + memory.temp_size_in_bytes,
         compile_seconds=compile_seconds,
     )

@@ -89,7 +89,7 @@ def _update(
     work: Work,
     actor_loss: Callable[[Array, Manners], tuple[Array, Array]],
 ) -> tuple[LearnerState, Array, Metrics]:
-    """Critics, actor, targets.
+    """Critics, actor unless it is taught elsewhere, targets.
 
     Args:
         actor_loss: of the critics' values at the actor's actions and of its manners; also says the mean cost.
@@ -98,6 +98,11 @@ def _update(
     latents = jnp.zeros((work.observation.shape[0], objective.architecture.sizes.latent), jnp.float32)
     targets = objectives.td_targets(objective, state.params["actor"], state.targets, work, latents)
     state, critic_metrics = updates.critic_step(config, state, work, latents, targets)
+    # The belief is the prior and stays it: its divergence from the prior is zero.
+    nothing_learnt = {"kl": jnp.zeros((), jnp.float32)}
+    if config.actor_steps is not None:
+        state, count_metrics = updates.follow(config, state)
+        return state, jnp.zeros((), jnp.float32), critic_metrics | count_metrics | nothing_learnt
     critics = state.params["critics"]
 
     def loss(weights: Params) -> tuple[Array, tuple[Array, Manners]]:
@@ -110,6 +115,4 @@ def _update(
     state, norm = updates.descend(config, state, "actor", gradients)
     state, count_metrics = updates.follow(config, state)
     actor_metrics = {"actor_loss": total, **manners._asdict(), "gradient_norm_actor": norm}
-    # The belief is the prior and stays it: its divergence from the prior is zero.
-    nothing_learnt = {"kl": jnp.zeros((), jnp.float32)}
     return state, cost, critic_metrics | actor_metrics | count_metrics | nothing_learnt

@@ -48,6 +48,8 @@ class Recipe:
     """What a new measurement of the cost does to the multiplier."""
     habits: Habits = WITH_LATENT
     """How the worlds are acted in."""
+    actor_through_physics: bool = True
+    """Whether its actor can be taught through the physics in place of the updates, where a run asks for that."""
     disagreement: DisagreementConfig | None = None
     """An ensemble, drawn from the same ranges, whose disagreement the cost critic is charged for."""
 

@@ -14,7 +14,17 @@ from ashore import names
 from ashore.budget import Budget
 from ashore.environments import randomisation
 from ashore.environments.base import Task
-from ashore.learning import averaging, collect, diagnostics, disagreement, normalisation, objectives, replay, updates
+from ashore.learning import (
+    averaging,
+    collect,
+    diagnostics,
+    disagreement,
+    normalisation,
+    objectives,
+    replay,
+    through_physics,
+    updates,
+)
 from ashore.learning.collect import CollectConfig, Collector
 from ashore.learning.disagreement import DisagreementConfig
 from ashore.learning.lagrangian import PIDConfig
@@ -25,6 +35,7 @@ from ashore.learning.recipe import Recipe
 from ashore.learning.replay import ReplayConfig, ReplayState
 from ashore.learning.risk import RiskConfig
 from ashore.learning.soft_updates import SacConfig
+from ashore.learning.through_physics import ThroughPhysics
 from ashore.learning.updates import LearnerConfig, LearnerState
 from ashore.networks.architecture import Architecture, Sizes
 from ashore.networks.layers import Params
@@ -87,6 +98,8 @@ class TrainConfig:
     beta_kl: float | None = None
     """Weight of the KL to the prior, if not the objective's own."""
     risk: RiskConfig = RiskConfig()
+    through_physics: ThroughPhysics = ThroughPhysics()
+    """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
     collect: CollectConfig = CollectConfig()
     multiplier: PIDConfig = PIDConfig()
     spidr: DisagreementConfig = DisagreementConfig()
@@ -145,8 +158,9 @@ def budget(task: Task, config: TrainConfig) -> Budget:
     return declared if config.cost_discount is None else replace(declared, discount=config.cost_discount)
 
 
-def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
+def learner_config(task: Task, config: TrainConfig, recipe: Recipe) -> LearnerConfig:
     """How the networks are trained on this task."""
+    taught_by_physics = config.through_physics.steps > 0 and recipe.actor_through_physics
     declared = task.description.budget.discount
     objective = ObjectiveConfig(
         architecture(task, config),
@@ -167,6 +181,7 @@ def learner_config(task: Task, config: TrainConfig) -> LearnerConfig:
         actor_learning_rate=config.actor_learning_rate,
         rate_left=config.rate_left,
         total_updates=max(1, (config.decisions - config.learning_starts) * config.updates_per_decision),
+        actor_steps=config.decisions // config.chunk * config.through_physics.steps if taught_by_physics else None,
         target_rate=config.target_rate,
     )
 
@@ -212,7 +227,7 @@ def start(task: Task, config: TrainConfig, key: Array, recipe: Recipe | None = N
 
     parameters, ensemble = physics(physics_key, config.worlds), recipe.disagreement
     attacked = recipe.habits.attack is not None
-    learner = recipe.init(learner_config(task, config), config.multiplier, learner_key)
+    learner = recipe.init(learner_config(task, config, recipe), config.multiplier, learner_key)
     return TrainState(
         collector=collect.start(task, config.collect, nets, collect_key, parameters, attacked),
         replay=replay.init(_replay_config(task, config, recipe)),
@@ -241,11 +256,17 @@ def train_chunk(
         return state._replace(learner=learner, averaged=averaged), experience | learning
 
     state, metrics = jax.lax.scan(one_decision, state, None, length=config.chunk)
+    summary = _summary(metrics)
+    settings = learner_config(task, config, recipe)
+    if settings.actor_steps is not None:
+        given = (state.learner, state.normalisers, state.models, state.collector.decisions)
+        learner, taught = through_physics.improve(task, config.through_physics, settings, recipe, *given)
+        state, summary = state._replace(learner=learner), summary | taught
     if not recipe.contextual:
-        return state, _summary(metrics)
+        return state, summary
     nets = architecture(task, config)
     errors = diagnostics.latent_errors(nets, state.learner.params, state.normalisers, state.replay)
-    return state, _summary(metrics) | errors
+    return state, summary | errors
 
 
 def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> tuple[TrainState, dict[str, Array]]:
@@ -307,7 +328,7 @@ def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> 
 
 
 def _learn(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> tuple[LearnerState, dict[str, Array]]:
-    learner_settings, rings = learner_config(task, config), _replay_config(task, config, recipe)
+    learner_settings, rings = learner_config(task, config, recipe), _replay_config(task, config, recipe)
 
     def draw(key: Array) -> Work:
         sample_key, prepare_key = jax.random.split(key)

@@ -50,6 +50,8 @@ class LearnerConfig:
     """Share of the learning rates that is left after `total_updates`; they fall in a straight line."""
     total_updates: int = 1
     """How many updates there will be; only asked where the rates fall."""
+    actor_steps: int | None = None
+    """How many steps of its own the actor takes elsewhere (`through_physics`); where None, every update moves it."""
     weight_decay: float = 1e-4
     gradient_norm: float = 1.0
     """Gradients of each network are cut to this global norm; the two critics are cut separately."""
@@ -80,7 +82,9 @@ def optimiser(config: LearnerConfig, name: str) -> optax.GradientTransformation:
     """The rule by which the network of this name descends."""
     own_rate = config.actor_learning_rate if name == "actor" else None
     rate = config.learning_rate if own_rate is None else own_rate
-    falling = optax.linear_schedule(rate, config.rate_left * rate, config.total_updates)
+    own_steps = config.actor_steps if name == "actor" else None
+    total = config.total_updates if own_steps is None else own_steps
+    falling = optax.linear_schedule(rate, config.rate_left * rate, total)
     adamw = optax.adamw(rate if config.rate_left == 1.0 else falling, weight_decay=config.weight_decay)
     return optax.chain(optax.clip_by_global_norm(config.gradient_norm), adamw)
 
@@ -165,17 +169,19 @@ def encoder_and_actor_step(
     """phi_{k+1} by eq 4, where z carries the gradient, and the actor by eq 11, where z is the constant from before.
 
     The critics are constants at theta_{k+1} to both. The two losses share no weight, so each network gets the gradient
-    of its own.
+    of its own. An actor that is taught elsewhere is left alone.
     """
     objective, critics = config.objective, state.params["critics"]
-    learns_dynamics = config.encoder_objective.beta_dynamics > 0.0
+    learns_dynamics, learns_actor = config.encoder_objective.beta_dynamics > 0.0, config.actor_steps is None
 
     def loss(trained: Params) -> tuple[Array, Metrics]:
         posterior = objectives.posteriors(objective, trained["encoder"], work)
         fresh_latents = objectives.latents_of(posterior, work)
-        taken = objectives.taken_query(objective, work, fresh_latents)
-        own, manners = objectives.actor_query(objective, trained["actor"], work, latents)
-        taken_values, own_values = objectives.ask(objective, critics, taken, own)
+        queries = [objectives.taken_query(objective, work, fresh_latents)]
+        if learns_actor:
+            own, manners = objectives.actor_query(objective, trained["actor"], work, latents)
+            queries.append(own)
+        taken_values, *own_values = objectives.ask(objective, critics, *queries)
 
         per_critic = objectives.critic_losses(objective, taken_values, work, targets)
         kl = jnp.mean(jax.vmap(encoder.kl_to_prior)(posterior))
@@ -184,17 +190,18 @@ def encoder_and_actor_step(
             dynamics = objectives.dynamics_loss(objective, trained["dynamics"], work, fresh_latents)
         terms = (per_critic[REWARD], per_critic[COST], kl)
         encoder_loss = losses.encoder_loss(config.encoder_objective, *terms, dynamics)
-        actor_loss = objectives.actor_loss(objective, own_values, work, manners, multiplier)
-        return encoder_loss + actor_loss, {
+        metrics = {
             "encoder_loss": encoder_loss,
             "dynamics_loss": dynamics,
             "kl": kl,
             "potential": losses.potential(config.encoder_objective, *terms),
-            "actor_loss": actor_loss,
-            **manners._asdict(),
         }
+        if not learns_actor:
+            return encoder_loss, metrics
+        actor_loss = objectives.actor_loss(objective, own_values[0], work, manners, multiplier)
+        return encoder_loss + actor_loss, metrics | {"actor_loss": actor_loss, **manners._asdict()}
 
-    owners = ("encoder", "dynamics", "actor") if learns_dynamics else ("encoder", "actor")
+    owners = ("encoder", *(("dynamics",) if learns_dynamics else ()), *(("actor",) if learns_actor else ()))
     gradients, metrics = jax.grad(loss, has_aux=True)({name: state.params[name] for name in owners})
     for name in owners:
         state, metrics[f"gradient_norm_{name}"] = descend(config, state, name, gradients[name])

@@ -27,6 +27,8 @@ class Method:
     """How it is trained; None for a method that is not."""
     instead: str = ""
     """Where there is no recipe: what to do instead of training it, in one sentence."""
+    takes_risk_level: bool = False
+    """Whether it is deployed with a caution that changes, so that conditioning its policy on one is of use."""
     untrained: tuple[str, ...] = ()
     """Networks that stay as they were made (`encoder`, `dynamics`): a bundle of this method leaves them out."""
     remarks: Callable[[Task, TrainConfig], tuple[str, ...]] = _nothing_to_remark
@@ -38,6 +40,10 @@ class Method:
         """The recipe; a method that is not trained says what to do instead."""
         if self.recipe is None:
             raise ValueError(self.instead)
+        if config.through_physics.steps > 0 and not task.description.differentiable:
+            raise ValueError(
+                f"The physics of {task.description.name} cannot be differentiated: through_physics.steps must be 0."
+            )
         return self.recipe(task, config)
 
     def start(self, task: Task, config: TrainConfig, key: Array) -> TrainState:

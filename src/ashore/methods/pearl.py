@@ -31,6 +31,8 @@ def recipe(task: Task, config: TrainConfig) -> Recipe:
         task.description.shifts["train"],
         init=functools.partial(soft_updates.init, config.sac),
         update=functools.partial(soft_updates.update_step, config.sac),
+        # Its actor is a distribution, whose spread only its own loss knows how to train.
+        actor_through_physics=False,
         habits=replace(WITH_LATENT, latents=functools.partial(latents, on_prior), act=soft_updates.act_at_random),
     )
 

@@ -24,4 +24,5 @@ RISK_ADAPTIVE = Method(
         "the posterior, the multiplier is a positional PID on measured cost, the actor's loss is divided by 1 + lambda"
     ),
     recipe=recipe,
+    takes_risk_level=True,
 )

@@ -41,6 +41,8 @@ def recipe(task: Task, config: TrainConfig) -> Recipe:
         init=functools.partial(plain_updates.augmented_init, AUGMENTED),
         update=functools.partial(plain_updates.augmented_update_step, AUGMENTED, limit),
         constrain=left_alone,
+        # Its multiplier follows the actor's loss.
+        actor_through_physics=False,
     )
 
 

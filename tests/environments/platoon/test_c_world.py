@@ -1,4 +1,4 @@
-"""Two engines, two transcriptions, one task: MJX in float32 against C MuJoCo in float64."""
+"""Two engines, two transcriptions, one task: our formulas in float32 against C MuJoCo in float64."""
 
 import time
 
@@ -19,7 +19,7 @@ WORLDS = 6
 
 @pytest.fixture(scope="session")
 def together(task: Platoon) -> tuple:
-    """Results and motion of the C worlds [world][decision], the worlds, and MJX's [decision, world], same starts."""
+    """Results and motion of the C worlds [world][decision], the worlds, and JAX's [decision, world], same starts."""
     generator = np.random.default_rng(11)
     low = (0.8, 0.3, 1.0, 0.2, 1.0, 0.3)
     high = (1.2, 1.0, 2.5, 1.0, 2.0, 1.0)
@@ -87,6 +87,37 @@ def test_episode_metrics_agree(together: tuple) -> None:
     for index, world in enumerate(worlds):
         for name, figure in world.episode_metrics().items():
             assert figures[name][index] == pytest.approx(figure, rel=1e-3, abs=1e-4), name
+
+
+def test_derivatives_are_those_of_the_engine(task: Platoon) -> None:
+    """What one push of the pedal does to the reward and the cost of all that follows, against differences in C."""
+    parameters = PlatoonParameters(*(np.float32(x) for x in (1.1, 0.4, 1.7, 0.6, 1.3, 0.8)))
+    pushed, step = 5, 1e-3
+    pedals = np.where(np.arange(DECISIONS) < 40, 0.2, -0.05).astype(np.float32)
+
+    def in_jax(push: Array, key: Array) -> tuple[Array, Array]:
+        def decision(state, pedal):
+            result = task.step(state, pedal[None], PlatoonParameters(*map(jnp.asarray, parameters)))
+            return result.state, (result.reward, result.cost)
+
+        state = task.reset(key, PlatoonParameters(*map(jnp.asarray, parameters))).state
+        _, (rewards, costs) = jax.lax.scan(decision, state, jnp.asarray(pedals).at[pushed].add(push))
+        return jnp.sum(rewards), jnp.sum(costs)
+
+    key = jax.random.key(5)
+    window = int(task.reset(key, PlatoonParameters(*map(jnp.asarray, parameters))).state.window)
+
+    def in_c(push: float) -> np.ndarray:
+        world = PlatoonCWorld(task.config, parameters)
+        world.start(window)
+        steps = [world.step(np.array([pedal + push * (number == pushed)])) for number, pedal in enumerate(pedals)]
+        return np.array([sum(step.reward for step in steps), sum(step.cost for step in steps)])
+
+    differences = (in_c(step) - in_c(-step)) / (2 * step)
+    assert abs(differences).min() > 0.01
+    derivatives = jit(jax.jacfwd(in_jax))(jnp.float32(0.0), key)
+    np.testing.assert_allclose(derivatives, differences, rtol=5e-3)
+    np.testing.assert_allclose(derivatives, jit(jax.jacrev(in_jax))(jnp.float32(0.0), key), rtol=1e-3)
 
 
 def test_the_dynamics_features_tell_what_the_pedal_will_do() -> None:

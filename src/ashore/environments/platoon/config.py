@@ -145,6 +145,7 @@ def describe(config: PlatoonConfig) -> TaskDescription:
         action=(Field("pedal", "1", -1.0, 1.0),),
         action_map="u > 0 is the share of full throttle, u < 0 (negated) the share of full braking; never both.",
         dynamics_features=(0, 1, 2),
+        differentiable=True,
         shifts=SHIFTS,
         control_period=config.control_period,
         action_repeat=1,

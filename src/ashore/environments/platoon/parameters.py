@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import mujoco
 
-from ashore.environments.mjx_engine import mjx
 from ashore.environments.platoon.scene import EGO_BODY, EGO_JOINT
 from ashore.environments.randomisation import Randomised, at_nominal, leaves_training, with_ranges
 
@@ -119,19 +118,6 @@ def resistance(car: Vehicle, speed: Number, xp: ModuleType = jnp) -> Number:
     """Air and rolling resistance of the ego in N, at a speed in m/s that is not negative; `xp` is the array library."""
     rolling = ROLLING_RESISTANCE * GRAVITY * car.mass * xp.tanh(speed / ROLLING_SPEED)
     return car.drag * xp.square(speed) + rolling
-
-
-def write_mjx(model: mjx.Model, car: Vehicle) -> mjx.Model:
-    """The MJX model with this car as its ego."""
-    added_mass = car.mass - model.body_mass[EGO_BODY]
-    return model.replace(
-        body_mass=model.body_mass.at[EGO_BODY].set(car.mass),
-        # A body's subtree mass also counts in that of the world (body 0) it hangs from.
-        body_subtreemass=model.body_subtreemass.at[EGO_BODY].set(car.mass).at[0].add(added_mass),
-        actuator_gainprm=model.actuator_gainprm.at[0, 0].set(car.drive).at[1, 0].set(-car.brake),
-        actuator_dynprm=model.actuator_dynprm.at[0, 0].set(car.lag).at[1, 0].set(car.lag),
-        jnt_actfrcrange=model.jnt_actfrcrange.at[EGO_JOINT].set(jnp.stack([-car.grip, car.grip])),
-    )
 
 
 def write_c(model: mujoco.MjModel, car: Vehicle) -> None:

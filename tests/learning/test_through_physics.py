@@ -1,0 +1,121 @@
+"""The gradient through the physics: equal to what can be worked out by hand, and followed to a known optimum."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.compilation import jit
+from tests.learning import small_learner
+from tests.learning.small_learner import LAMBDA
+from tests.learning.test_train import CONFIG
+from tests.toy_world import PERIOD, Cart, CartConfig, CartParameters
+
+from ashore.environments import tasks
+from ashore.learning import normalisation, plain_updates, train, updates
+from ashore.learning.through_physics import Episodes, ThroughPhysics
+from ashore.methods import registry
+
+LENGTH = 10
+TASK = Cart(CartConfig(decisions=LENGTH))
+RECIPE = train.paper_recipe(TASK)
+TAUGHT = replace(CONFIG, through_physics=ThroughPhysics(steps=2, worlds=4))
+PHYSICS = CartParameters(mass=jnp.array([0.5, 1.0, 2.0]), thrust=jnp.array([0.0, 1.0, 0.5]))
+GAIN = np.array([2.0, 2.0, 0.75])
+"""(1 + thrust) / mass of each."""
+
+
+def settings(config, recipe=RECIPE):
+    return train.learner_config(TASK, config, recipe)
+
+
+def episodes(actor):
+    state = train.start(TASK, TAUGHT, jax.random.key(0))
+    normalisers = normalisation.init(2, 1)
+    levels = jnp.zeros(3, jnp.float32)
+    params = state.learner.params | {"actor": actor}
+    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, state.collector.decisions, PHYSICS, levels)
+    return Episodes(*given).run(jax.random.key(1))
+
+
+def constant_push(before_squashing: float):
+    actor = jax.eval_shape(lambda key: train.start(TASK, TAUGHT, key), jax.random.key(0)).learner.params["actor"]
+    actor = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), actor)
+    actor["output"]["bias"] = jnp.full(1, before_squashing)
+    return actor
+
+
+def test_return_and_its_derivative_are_those_of_the_closed_form():
+    # Under a constant push u the way is h^2 g u n (n + 1) / 2, and every decision costs 0.1 u^2 of effort.
+    bias = 0.3
+    push, way = np.tanh(bias), PERIOD**2 * GAIN * LENGTH * (LENGTH + 1) / 2
+    returns, costs = jit(episodes)(constant_push(bias))
+    np.testing.assert_allclose(returns, way * push - 0.1 * LENGTH * push**2, rtol=1e-5)
+    assert not costs.any()
+    slopes = jit(jax.jacrev(lambda actor: episodes(actor)[0]))(constant_push(bias))["output"]["bias"][:, 0]
+    by_hand = (way - 0.2 * LENGTH * push) * (1 - push**2)
+    np.testing.assert_allclose(slopes, by_hand, rtol=1e-5)
+
+
+def test_the_known_optimum_is_reached():
+    # dJ/du_k = h^2 g (n - k) - 0.2 u_k, so the best push is u_k = 5 h^2 g (n - k) in a world that is known, and the
+    # best return the sum of 0.1 u_k^2. All worlds are nominal here: g = 1.
+    config = replace(
+        TAUGHT,
+        chunk=1,
+        decisions=300,
+        updates_per_decision=1,
+        actor_learning_rate=1e-2,
+        through_physics=ThroughPhysics(8, 8),
+    )
+    recipe = replace(train.paper_recipe(TASK), ranges=TASK.description.shifts["nominal"])
+    best = float(sum(0.1 * (5 * PERIOD**2 * (LENGTH - k)) ** 2 for k in range(LENGTH)))
+    assert best == pytest.approx(0.09625)
+    chunk = jit(lambda state: train.train_chunk(TASK, config, state, recipe))
+    state, rows = train.start(TASK, config, jax.random.key(0), recipe), []
+    for _ in range(40):
+        state, metrics = chunk(state)
+        rows.append(float(metrics["physics_return"]))
+    assert rows[0] < 0.05
+    assert 0.95 * best < np.mean(rows[-5:]) < best + 1e-6
+
+
+@pytest.mark.parametrize("rules", [updates, plain_updates])
+def test_only_the_actor_is_taught_elsewhere(rules):
+    """Critics, encoder and dynamics head take the very step that they take beside an actor that learns from them."""
+    state = small_learner.start()
+    after = [
+        jit(lambda state, config=config: rules.update_step(config, state, small_learner.prepared(state), LAMBDA)[0])(
+            state
+        )
+        for config in (small_learner.CONFIG, replace(small_learner.CONFIG, actor_steps=8))
+    ]
+    for name in ("critics", "encoder", "dynamics"):
+        leaves = (jax.tree.leaves(learner.params[name]) for learner in after)
+        for beside_a_learner, alone in zip(*leaves, strict=True):
+            np.testing.assert_allclose(beside_a_learner, alone, rtol=1e-5, atol=1e-7)
+    taught_here, left_alone = (learner.params["actor"] for learner in after)
+    assert small_learner.moved(state.params["actor"], taught_here)
+    assert not small_learner.moved(state.params["actor"], left_alone)
+
+
+def test_rates_fall_over_the_steps_that_the_actor_takes():
+    assert settings(CONFIG).actor_steps is None
+    # Twelve decisions in chunks of three: four chunks of two steps.
+    assert settings(TAUGHT).actor_steps == 8
+
+
+@pytest.mark.parametrize("method", ["pearl", "spidr"])
+def test_methods_with_an_actor_of_their_own_keep_it(method):
+    make = registry.lookup(method).recipe
+    assert make is not None
+    assert settings(TAUGHT, make(TASK, TAUGHT)).actor_steps is None
+
+
+def test_contacts_are_refused():
+    family = tasks.lookup("PointGoal2")
+    with pytest.raises(ValueError, match="PointGoal2 cannot be differentiated"):
+        registry.lookup("risk_adaptive").trained_by(family.make(family.presets["default"]), TAUGHT)
+    with pytest.raises(ValueError, match="no negative steps"):
+        ThroughPhysics(steps=-1)
