@@ -78,6 +78,15 @@ def test_cheap_worlds_are_relaxed_and_dear_ones_are_not():
     np.testing.assert_array_equal([found.table.low, found.table.high], [[truth.min()], [truth.max()]])
 
 
+def test_beliefs_that_are_acted_on_are_in_the_box_however_narrow_the_reference_is():
+    truth, latents, neutral, careful = worlds(200)
+    reference = 0.01 * latents[-1]
+    found = world_schedule.build(ETAS, COUNTS, MEASURED, 0.9, 12.0, latents, reference, neutral, careful)
+    np.testing.assert_array_equal([found.table.low, found.table.high], [[truth.min()], [truth.max()]])
+    # Outside the box everybody would keep the careful start of 0.5.
+    assert (found.eta[-1] == 0.0).mean() > 0.5
+
+
 def test_the_bound_covers_worlds_that_nobody_has_seen_at_its_level():
     # The level of 0.8 is an expectation over calibrations: 200 of them, one new world in each, 160 +- 6 covered.
     covered, draws = np.zeros(2), 200

@@ -84,7 +84,8 @@ def build(
         level: of the margins.
         budget: in the unit of the costs.
         latents: beliefs, [count, world, latent].
-        reference: where they end up, [world, latent]; their box is what was calibrated.
+        reference: where they end up, [world, latent]; the box of both, these and the beliefs of the largest count, is
+            what was calibrated. After many transitions beliefs lie closer together than any that is acted on.
         neutral: costs at eta = 0, [count, world, episode].
         careful: costs at all levels, [measured count, eta, world, episode].
         over_worlds: from estimates and their standard errors, [..., world], to what the margins are taken of.
@@ -102,14 +103,15 @@ def build(
     margin = margins(
         excess(neutral, predicted[:, 0]), excess(careful, predicted[measured]), measured_counts, counts, level
     )
+    settled = np.concatenate([latents[-1], reference])
     table = WorldCalibration(
         budget=budget,
         etas=tuple(etas),
         intercept=_tuples(prediction.intercept),
         slope=_tuples(prediction.slope),
         margin=_tuples(margin),
-        low=_tuples(reference.min(axis=0)),
-        high=_tuples(reference.max(axis=0)),
+        low=_tuples(settled.min(axis=0)),
+        high=_tuples(settled.max(axis=0)),
         eta_percentiles=(),
     )
     eta, infeasible = read(table, latents)

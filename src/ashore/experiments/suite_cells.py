@@ -24,7 +24,7 @@ from ashore.experiments import presets, settings, training
 from ashore.experiments.calibration import CautionConfig
 from ashore.experiments.decision_work import WorkConfig
 from ashore.experiments.suite_evaluation import Protocol
-from ashore.experiments.suites import EQUAL_TERMS, SCALES, SUITES, Cell, Scale, Suite
+from ashore.experiments.suites import CALIBRATED_LONGER, EQUAL_TERMS, SCALES, SUITES, Cell, Scale, Suite
 from ashore.experiments.training import TrainingRun
 from ashore.methods import registry
 
@@ -147,6 +147,8 @@ def _plan(cell: Cell, pool: Path, preset: str, scale: Scale, seeds: int, assignm
                 scale = settings.override(scale, assignment)
         return Plan(cell, folder, None, WorkSettings(cell.task, scale.work))
     trained_as = TRAINED_AS.get(cell.method, cell.method)
+    longer = CALIBRATED_LONGER.get((preset, cell.task))
+    scale = scale if longer is None else dataclasses.replace(scale, calibration=longer)
     method = registry.lookup(trained_as)
     train = None if method.recipe is None else presets.settings_of(cell.task, preset, method)
     for assignment in _applying(assignments, trained_as):
