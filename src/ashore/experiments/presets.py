@@ -114,8 +114,8 @@ PRESETS: dict[str, dict[str, Preset]] = {
     "Platoon": {
         "smoke": Preset("does it run: seconds on a CPU", _SMOKE),
         "laptop": Preset("small networks on two CPU cores, minutes", _PLATOON_LAPTOP),
-        # A thousand decisions in a row and back again are a chain that no GPU shortens.
-        "gpu": Preset("as on a laptop: nothing in it asks for a GPU", _PLATOON_LAPTOP),
+        # A thousand decisions in a row and back again are a chain: what a GPU makes of it is not measured.
+        "gpu": Preset("as on a laptop: minutes on two CPU cores", _PLATOON_LAPTOP),
         "paper": Preset("the paper's sizes on one GPU", _PLATOON_PAPER),
     },
 }
