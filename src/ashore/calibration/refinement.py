@@ -159,13 +159,14 @@ def refine(config: RefinementConfig, values: ActionValues, nominal: Array, eta: 
 
     def sent(iterate: Array) -> Array:
         # With the full weight the iterate itself, and not what is left of it after subtracting and adding a_0 again.
-        return iterate if config.weight == "full" else _project(nominal + share * (iterate - nominal))
+        return iterate if config.weight == "full" else project(nominal + share * (iterate - nominal))
 
     def unfinished(now: _Progress) -> Array:
         return triggered & (now.steps < config.steps) & (now.judged > threshold)
 
     def one_step(now: _Progress) -> _Progress:
-        iterate = _step(config, values, nominal, now.iterate)
+        moved = after_reward(config, jax.grad(values.reward)(now.iterate), nominal, now.iterate)
+        iterate = after_cost(config, jax.grad(values.cost)(moved), moved)
         if config.keep == "last":
             return _Progress(iterate, values.cost(iterate), now.best, now.best_cost, now.steps + 1)
         candidate = sent(iterate)
@@ -196,14 +197,18 @@ def refine(config: RefinementConfig, values: ActionValues, nominal: Array, eta: 
     )
 
 
-def _step(config: RefinementConfig, values: ActionValues, nominal: Array, iterate: Array) -> Array:
-    pull = jax.grad(values.reward)(iterate) - 2.0 * config.proximal * (iterate - nominal)
-    moved = _project(iterate + config.reward_step * pull)
-    gradient = jax.grad(values.cost)(moved)
+def after_reward(config: RefinementConfig, gradient: Array, nominal: Array, iterate: Array) -> Array:
+    """a~: one step up the reward, held back to the nominal action."""
+    return project(iterate + config.reward_step * (gradient - 2.0 * config.proximal * (iterate - nominal)))
+
+
+def after_cost(config: RefinementConfig, gradient: Array, moved: Array) -> Array:
+    """a': one step down the cost."""
     if config.variant == "unit":
         gradient = gradient / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(gradient))), SHORTEST_GRADIENT)
-    return _project(moved - config.cost_step * gradient)
+    return project(moved - config.cost_step * gradient)
 
 
-def _project(action: Array) -> Array:
+def project(action: Array) -> Array:
+    """P: onto the box."""
     return jnp.clip(action, -1.0, 1.0)

@@ -159,7 +159,7 @@ def _work(backend: str, place: Path) -> Iterator[tuple[str, Work]]:
         except RuntimeError:
             return
         with jax.default_device(device):
-            yield from _jax_work(bundle.load(place))
+            yield from _jax_work(bundle.load(place), alone=platform == "gpu")
 
 
 def _decision(steps: int) -> str:
@@ -243,8 +243,12 @@ def _onnx_work(found: Bundle) -> Iterator[tuple[str, Work]]:
         )
 
 
-def _jax_work(found: Bundle) -> Iterator[tuple[str, Work]]:
-    """One fused program per decision; the observation comes from the host and the action goes back to it."""
+def _jax_work(found: Bundle, alone: bool) -> Iterator[tuple[str, Work]]:
+    """One fused program per decision; the observation comes from the host and the action goes back to it.
+
+    Args:
+        alone: whether to take the way that is shorter and does more: on a GPU, which one decision does not fill.
+    """
     twin = jax_twin.twin(found.manifest, found.weights)
     weights = jax.device_put(twin.weights)
     seen = _observations(found)
@@ -255,7 +259,8 @@ def _jax_work(found: Bundle) -> Iterator[tuple[str, Work]]:
         **{_decision(steps): _refinement(steps, _IMPOSSIBLE) for steps in STEPS},
     }
     for what, numbers in cases.items():
-        policy = CarefulPolicy(twin.policy.nets, twin.policy.budget, "refinement", RefinementConfig(**asdict(numbers)))
+        chosen = RefinementConfig(**asdict(numbers))
+        policy = CarefulPolicy(twin.policy.nets, twin.policy.budget, "refinement", chosen, alone)
         act = jax.jit(lambda weights, row, policy=policy: policy.act(weights, row, latent, eta).action)
         yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count]))
 
