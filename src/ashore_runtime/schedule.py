@@ -3,7 +3,9 @@
 The table gives eta for the number of transitions seen and, where caution follows the identified world, for what is
 believed about it (`world_levels`); between its counts the earlier, more careful entry holds. An alarm (a sensor fault,
 too much cost, a world unlike the simulated ones) puts eta back to the careful start, and only after a stretch of
-transitions without one does the table speak again.
+transitions without one does the table speak again. Where eta rises without an alarm, because more is known, half of
+that stretch passes before it may fall: a belief on the border between two levels would otherwise change the level, and
+a policy that takes it as an input its action, with every decision.
 """
 
 from bisect import bisect_right
@@ -30,7 +32,7 @@ class Schedule:
     """eta(N), or eta(N, z), with memory; `calibration` None is a policy without caution: eta = 0 throughout."""
 
     def __init__(self, calibration: Calibration | None, patience: int = 50) -> None:
-        """Args: the table, and the clean transitions after an alarm before eta may fall again."""
+        """Args: the table, and the clean transitions after an alarm before eta may fall again; half after a rise."""
         self._calibration = calibration
         self._world = None if calibration is None or calibration.world is None else WorldLevels(calibration.world)
         self._patience = patience
@@ -83,4 +85,6 @@ class Schedule:
         cleaned = min(state.clean + 1, self._patience) if clean else 0
         if eta < state.eta and cleaned < self._patience:
             return ScheduleState(state.eta, state.infeasible, cleaned)
+        if eta > state.eta:
+            cleaned = min(cleaned, self._patience - self._patience // 2)
         return ScheduleState(eta, infeasible, cleaned)

@@ -1,11 +1,14 @@
 """eta: careful first, relaxed on evidence, tightened at once, and slow to relax again."""
 
 import dataclasses
+import itertools
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime.schedule import Schedule
+from ashore_runtime.schema import WorldCalibration
 from runtime.small_bundle import CALIBRATION
 from volumes import examples
 
@@ -41,6 +44,36 @@ def test_an_alarm_tightens_at_once_and_patience_passes_before_it_relaxes():
     for step in range(1, 6):
         state = schedule.after(state, 20, 0.5, clean=True, alarm=False)
         assert state.eta == (0.9 if step < 5 else 0.0)
+
+
+def test_on_a_border_between_two_levels_it_does_not_flicker():
+    border = dataclasses.replace(
+        CALIBRATION,
+        counts=(0,),
+        eta=(0.5,),
+        infeasible=(False,),
+        # 8 + z and 6 + z at the two levels, of 10: the first is enough up to z = 2.
+        world=WorldCalibration(
+            budget=10.0,
+            etas=(0.1, 0.5),
+            intercept=((8.0, 6.0),),
+            slope=(((1.0,), (1.0,)),),
+            margin=((0.0, 0.0),),
+            low=(-9.0,),
+            high=(9.0,),
+            eta_percentiles=((0.1, 0.1, 0.5),),
+        ),
+    )
+    schedule = Schedule(border, patience=10)
+    state, seen = schedule.start(), []
+    for step in range(40):
+        latent = np.array([2.5 if step % 2 else 1.5], np.float32)
+        state = schedule.after(state, step, 0.5, clean=True, alarm=False, latent=latent)
+        assert state.eta >= schedule.table(step, 0.5, latent)[0]
+        seen.append(state.eta)
+    # It relaxes with the first transition and rises with the second; then five pass before the next chance to relax.
+    assert seen[:9] == [0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5]
+    assert sum(now != last for last, now in itertools.pairwise(seen)) <= 2 * 40 / 6 + 1
 
 
 def test_without_calibration_there_is_no_caution():
