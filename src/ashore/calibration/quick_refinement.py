@@ -105,14 +105,7 @@ def refine(
     else:
         action = sent(end.iterate)
         cost = end.judged if config.weight == "full" else look(action, action)[1]
-    moved = end.steps > 0
-    return Refined(
-        action=jnp.where(moved, action, nominal),
-        triggered=triggered,
-        cost_before=nominal_cost,
-        cost_after=jnp.where(moved, cost, nominal_cost),
-        steps=end.steps,
-    )
+    return refinement.executed(nominal, nominal_cost, triggered, action, cost, end.steps)
 
 
 def _with_directions(observation: Array, action: Array, condition: Array) -> Array:

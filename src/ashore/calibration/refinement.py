@@ -187,13 +187,20 @@ def refine(config: RefinementConfig, values: ActionValues, nominal: Array, eta: 
     else:
         action = sent(end.iterate)
         cost = values.cost(action)
-    moved = end.steps > 0
+    return executed(nominal, nominal_cost, triggered, action, cost, end.steps)
+
+
+def executed(
+    nominal: Array, nominal_cost: Array, triggered: Array, action: Array, cost: Array, steps: Array
+) -> Refined:
+    """What came of it: where no step was taken, the nominal action itself."""
+    moved = steps > 0
     return Refined(
         action=jnp.where(moved, action, nominal),
         triggered=triggered,
         cost_before=nominal_cost,
         cost_after=jnp.where(moved, cost, nominal_cost),
-        steps=end.steps,
+        steps=steps,
     )
 
 

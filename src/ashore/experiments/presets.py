@@ -91,6 +91,8 @@ _GPU = TrainConfig(
     actor_learning_rate=3e-4,
     target_rate=0.01,
     aim=0.9,
+    # Caution that was trained has the better frontier, and takes no time at deployment (docs/decisions, 13).
+    risk=RiskConfig(conditioned=True, neutral_share=0.4),
     multiplier=_MULTIPLIER,
 )
 _PAPER = replace(_GPU, decisions=12800, sizes=replace(SIZES["paper"], compute="bfloat16"), batch_transitions=32)

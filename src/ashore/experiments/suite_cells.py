@@ -102,7 +102,7 @@ def plans(request: Request) -> list[Plan]:
     wanted = _chosen(suite, request.only)
     order = sorted(wanted, key=lambda cell: cell.method in TRAINED_AS)
     seeds = suite.seeds if request.seeds is None else request.seeds
-    return [_plan(cell, pool, preset, scale, seeds, (*EQUAL_TERMS, *request.set)) for cell in order]
+    return [_plan(cell, pool, preset, scale, seeds, (*EQUAL_TERMS.get(cell.task, ()), *request.set)) for cell in order]
 
 
 def folder_of(pool: Path, cell: Cell) -> Path:
