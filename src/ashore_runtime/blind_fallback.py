@@ -39,7 +39,7 @@ def _seeing(wish: Wish) -> Any:
     """The same for those who ask for an observation."""
     if callable(wish):
         return lambda _, last_action: wish(last_action)
-    kind = wish if isinstance(wish, str) else wish.get("kind")
+    kind = wish.get("kind") if isinstance(wish, Mapping) else wish
     if kind not in WITHOUT_OBSERVATION:
         raise Refused(f"A supervisor sees no observation: its fallbacks are {', '.join(WITHOUT_OBSERVATION)}.")
     return wish

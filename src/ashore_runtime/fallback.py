@@ -8,7 +8,7 @@ finite action inside the box, in at most a millisecond.
 import re
 import time
 from collections.abc import Callable, Mapping
-from math import sqrt, tanh
+from math import isfinite, sqrt, tanh
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from ashore_runtime.refinement import Box
 from ashore_runtime.refusal import Refused
 from ashore_runtime.schema import Manifest
+from ashore_runtime.setting_checks import is_number
 
 Fallback = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -37,13 +38,15 @@ def build(wish: str | Mapping[str, Any] | Fallback, manifest: Manifest, box: Box
     if callable(wish):
         controller = wish
     else:
-        options = {"kind": wish} if isinstance(wish, str) else dict(wish)
+        options = dict(wish) if isinstance(wish, Mapping) else {"kind": wish}
         kind = options.pop("kind", None)
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise Refused(f"There is no fallback called {kind!r}; there are {', '.join(KINDS)}.")
         try:
             controller = KINDS[kind](manifest, box, **options)
-        except TypeError as error:
+        except Refused:
+            raise
+        except (TypeError, ValueError) as error:
             raise Refused(f"The fallback {kind!r} does not take these options ({error}).") from error
     validate(controller, manifest, box)
     return controller
@@ -96,10 +99,8 @@ def ramp_to_zero(manifest: Manifest, box: Box, seconds: float = 1.0) -> Fallback
 def brake(manifest: Manifest, box: Box, actions: Mapping[str, float]) -> Fallback:
     """The same command always, by name: `{"pedal": -0.5}`; actions that are not named are zero."""
     command = np.zeros_like(box.low)
-    for name, value in actions.items():
-        command[_place(manifest.action, name, "action")] = value
-    if not np.isfinite(command).all():
-        raise Refused("The fallback 'brake' needs finite commands.")
+    for name, value in _table("actions", actions).items():
+        command[_place(manifest.action, name, "action")] = _number(name, value)
     command = box.project(command)
     return lambda *_: command.copy()
 
@@ -113,11 +114,14 @@ def pd_to_home(manifest: Manifest, box: Box, axes: Mapping[str, Mapping[str, Any
             `kd` and `home`, in the observation's own units.
     """
     rows = []
-    for name, axis in axes.items():
+    for name, axis in _table("axes", axes).items():
+        for wanted in ("position", "kp"):
+            if wanted not in _table(name, axis):
+                raise Refused(f"The fallback 'pd_to_home' needs '{wanted}' for '{name}'.")
         position = _place(manifest.observation, axis["position"], "observation")
         velocity = _place(manifest.observation, axis["velocity"], "observation") if "velocity" in axis else position
-        damping = float(axis.get("kd", 0.0)) if "velocity" in axis else 0.0
-        gains = (float(axis["kp"]), damping, float(axis.get("home", 0.0)))
+        damping = _number("kd", axis.get("kd", 0.0)) if "velocity" in axis else 0.0
+        gains = (_number("kp", axis["kp"]), damping, _number("home", axis.get("home", 0.0)))
         rows.append((_place(manifest.action, name, "action"), position, velocity, *gains))
 
     def control(observation: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -225,6 +229,18 @@ def _following(
         return box.project(command)
 
     return follow
+
+
+def _table(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Refused(f"The fallback needs a table for '{name}', not {value!r:.32}.")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if not (is_number(value) and isfinite(value)):
+        raise Refused(f"The fallback needs a finite number for '{name}', not {value!r:.32}.")
+    return float(value)
 
 
 def _place(fields: tuple[Any, ...], name: str, what: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ashore_runtime import setting_checks
 from ashore_runtime.reasons import OBSERVATION_FAULTS, Reason
 from ashore_runtime.schema import Manifest
 
@@ -28,6 +29,11 @@ class GuardSettings:
     stuck_element_after: int = 0
     """Observations in a row with one number the same while most others move that mean a stuck sensor; 0 never does.
     What cannot be told is said in `RestingElements`."""
+
+    def __post_init__(self) -> None:
+        setting_checks.count("stuck_steps", self.stuck_steps)
+        setting_checks.positive("max_age", self.max_age)
+        setting_checks.count("stuck_element_after", self.stuck_element_after)
 
 
 class Verdict(NamedTuple):
@@ -79,7 +85,10 @@ class Guard:
         self._highest = self._high + np.float32(TOLERATED_DEVIATIONS) * deviation
         self._shape = self._low.shape
         self._settings = settings
-        self._max_age = int(settings.max_age * manifest.task.control_period * 1e9)
+        self._max_age = settings.max_age * manifest.task.control_period * 1e9
+        self._fields = manifest.observation
+        self.last_fault: str | None = None
+        """What was wrong with the last observation that could not be used, in words; None before the first."""
         self.forget()
 
     def forget(self) -> None:
@@ -109,7 +118,11 @@ class Guard:
                 reasons |= Reason.STUCK
             if self._resting is not None and self._resting.stuck(verdict.values):
                 reasons |= Reason.STUCK
-        return Verdict(None if reasons & OBSERVATION_FAULTS else verdict.values, reasons)
+        if not reasons & OBSERVATION_FAULTS:
+            return Verdict(verdict.values, reasons)
+        if verdict.values is not None:
+            self.last_fault = f"the observation is {(reasons & OBSERVATION_FAULTS).words()}"
+        return Verdict(None, reasons)
 
     def values(self, observation: Any) -> Verdict:
         """Judge numbers alone, without memory: type, shape, finiteness, range."""
@@ -117,21 +130,32 @@ class Guard:
             given = np.asarray(observation)
         except (ValueError, TypeError, Warning):
             # NumPy before 1.24 only warns of rows of different lengths, and a caller may have warnings raised.
-            return Verdict(None, Reason.NOT_AN_ARRAY)
+            return self._fault(Reason.NOT_AN_ARRAY, "the observation is not an array of numbers")
         if given.dtype.kind not in _NUMBERS:
-            return Verdict(None, Reason.NOT_AN_ARRAY)
+            return self._fault(Reason.NOT_AN_ARRAY, "the observation is not an array of numbers")
         if given.shape != self._shape:
-            return Verdict(None, Reason.SHAPE)
+            return self._fault(Reason.SHAPE, f"the observation has the shape {given.shape} instead of {self._shape}")
         with np.errstate(all="ignore"):
             values = given.astype(np.float32)
         # NaN compares false, so that one comparison finds it and everything that is too far out.
-        if not ((values >= self._lowest) & (values <= self._highest)).all():
-            return Verdict(None, Reason.OUT_OF_RANGE if np.isfinite(values).all() else Reason.NOT_FINITE)
+        inside = (values >= self._lowest) & (values <= self._highest)
+        if not inside.all():
+            reason = Reason.OUT_OF_RANGE if np.isfinite(values).all() else Reason.NOT_FINITE
+            return self._fault(reason, self._outside(values, inside))
         clipped = np.minimum(np.maximum(values, self._low), self._high)
         if not np.isfinite(clipped).all():
             # A field without bounds lets infinity through the comparison.
-            return Verdict(None, Reason.NOT_FINITE)
+            return self._fault(Reason.NOT_FINITE, self._outside(values, np.isfinite(clipped)))
         return Verdict(clipped, Reason.NONE if (clipped == values).all() else Reason.CLIPPED)
+
+    def _fault(self, reason: Reason, words: str) -> Verdict:
+        self.last_fault = words
+        return Verdict(None, reason)
+
+    def _outside(self, values: np.ndarray, inside: np.ndarray) -> str:
+        place = int(np.argmin(inside))
+        low, high = self._low[place], self._high[place]
+        return f"{self._fields[place].name} is {values[place]:g}, allowed {low:g} to {high:g}"
 
     def _age(self, now: int, taken: int | None) -> Reason:
         if taken is None:

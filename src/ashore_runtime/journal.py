@@ -167,9 +167,9 @@ def previous(path: Path) -> Path:
 
 def records(path: Path) -> Iterator[Record]:
     """All records up to the end or to the first that is damaged."""
-    if not path.exists() and previous(path).exists():
-        path = previous(path)  # It ended between the two renames of `rotate`.
     try:
+        if not path.exists() and previous(path).exists():
+            path = previous(path)  # It ended between the two renames of `rotate`.
         data = path.read_bytes()
     except OSError as error:
         raise Refused(f"The journal {path} cannot be read: {error.strerror or type(error).__name__}.") from error
@@ -208,6 +208,15 @@ def _write_all(handle: int, data: bytes, place: int) -> None:
     os.lseek(handle, place, os.SEEK_SET)
     while data:
         data = data[os.write(handle, data) :]
+
+
+def holds_evidence(path: Path) -> bool:
+    """Whether `path` tells of a run that has learnt something and could be resumed."""
+    try:
+        _, state = last_state(path)
+    except Refused:
+        return False
+    return bool(state.get("count"))
 
 
 def last_state(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

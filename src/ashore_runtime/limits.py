@@ -1,9 +1,11 @@
 """What a runtime may do, and how patient it is."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ashore_runtime import setting_checks
 from ashore_runtime.guard import GuardSettings
 from ashore_runtime.modes import ModeSettings
 from ashore_runtime.refinement import Box
@@ -39,6 +41,30 @@ class Limits:
     def __post_init__(self) -> None:
         if self.over_threshold not in ("send_best", "fallback"):
             raise Refused(f"over_threshold must be send_best or fallback, not {self.over_threshold!r}.")
+        setting_checks.positive("deadline", self.deadline)
+        setting_checks.count("patience", self.patience)
+        for name, number in (("rate", self.rate), ("over_budget", self.over_budget)):
+            if number is not None:
+                setting_checks.positive(name, number)
+        for name, edge in (("low", self.low), ("high", self.high)):
+            if edge is not None and not _are_numbers(edge):
+                raise Refused(f"The limit '{name}' must be a number for every action, not {edge!r:.64}.")
+        for name, part, kind in (("guard", self.guard, GuardSettings), ("modes", self.modes, ModeSettings)):
+            if not isinstance(part, kind):
+                raise Refused(f"The limit '{name}' must be a {kind.__name__}, not {part!r:.64}.")
+
+
+def _are_numbers(edge: Any) -> bool:
+    return isinstance(edge, tuple | list | np.ndarray) and all(setting_checks.is_number(number) for number in edge)
+
+
+def usual_unless(limits: Limits | None) -> Limits:
+    """These limits, or the usual ones where nobody gave any."""
+    if limits is None:
+        return Limits()
+    if not isinstance(limits, Limits):
+        raise Refused(f"Limits are given as Limits(...), not as {limits!r:.64}.")
+    return limits
 
 
 def action_box(manifest: Manifest, limits: Limits) -> Box:

@@ -9,6 +9,8 @@ latched. Nothing but `arm` makes a runtime active: neither a restart, nor a rese
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ashore_runtime import setting_checks
+
 
 class Mode(Enum):
     """What a runtime is doing."""
@@ -53,6 +55,12 @@ class ModeSettings:
     """Good decisions after which a degraded runtime is active again."""
     auto_recovery: float | None = None
     """Seconds in fallback after which good observations end it (degraded first); None leaves that to `reset`."""
+
+    def __post_init__(self) -> None:
+        setting_checks.count("hold_steps", self.hold_steps)
+        setting_checks.count("recover_steps", self.recover_steps)
+        if self.auto_recovery is not None:
+            setting_checks.positive("auto_recovery", self.auto_recovery)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ class Reason(IntFlag):
     OVER_BUDGET = 1 << 22
     """The cost of the last episode's length is above the budget."""
     JOURNAL_LOST = 1 << 23
+    DEADLINE_FAULT = 1 << 24
+    """The deadline that was asked for is not a time in ns; the usual one was kept."""
 
     def words(self) -> str:
         """The reasons in words, such as `not finite, held`."""

@@ -2,10 +2,11 @@
 
     runtime = Runtime.load("policy.bundle", fallback="ramp_to_zero", journal="run.jnl")
     runtime.arm()
-    for _ in Loop(hz=20):
-        result = runtime.act(observation)
-        observation, reward, cost = robot.step(result.action)
-        runtime.observe(observation, reward, cost)
+    observation, t = robot.look()
+    for _ in Loop(hz=1 / runtime.bundle.manifest.task.control_period):
+        result = runtime.act(observation, t_obs=t)
+        observation, t, reward, cost = robot.step(result.action)
+        runtime.observe(observation, reward, cost, t=t)
 
 Loading may refuse; acting never raises and never returns an action that is not finite or outside the box. Everything
 happens in the caller's thread. `act` and `observe` are not for two threads at once.
@@ -30,7 +31,7 @@ from ashore_runtime.fallback import Fallback
 from ashore_runtime.guard import Guard
 from ashore_runtime.journal import Journal
 from ashore_runtime.knowledge import Knowledge, Pending
-from ashore_runtime.limits import Limits
+from ashore_runtime.limits import Limits, usual_unless
 from ashore_runtime.modes import ACTING, Event, Mode, ModeState
 from ashore_runtime.posterior import Posterior
 from ashore_runtime.reasons import OBSERVATION_FAULTS, Reason
@@ -38,6 +39,7 @@ from ashore_runtime.refinement import Refined
 from ashore_runtime.refusal import Refused
 from ashore_runtime.results import FALLBACK, HELD, NOMINAL, REFINED, ActResult, Evidence
 from ashore_runtime.schema import Refinement
+from ashore_runtime.setting_checks import is_number
 from ashore_runtime.signature import TrustedKey
 from ashore_runtime.tallies import Tallies
 
@@ -107,7 +109,8 @@ class Runtime:
             bundle: a folder or a stored zip.
             fallback: a name, a table or a function; see `fallback`.
             limits: what may be done and how patiently.
-            journal: where to write what happens; None writes nothing.
+            journal: where to write what happens; None writes nothing. One that holds evidence is refused: only
+                `resume` continues it.
             sync: whether every transition is on the disk before `observe` returns.
             trusted_keys: when there are any, the bundle must be signed with one of them.
             eta: one risk level throughout instead of the calibrated schedule, for experiments.
@@ -115,13 +118,19 @@ class Runtime:
             clock: where time comes from.
             freeze: whether to take everything loaded so far out of garbage collection.
         """
+        limits = usual_unless(limits)
+        if journal is not None and journals.holds_evidence(Path(journal)):
+            raise Refused(
+                f"The journal {journal} holds what an earlier run has learnt: continue it with Runtime.resume, or "
+                "choose another file."
+            )
         told = process.one_blas_thread()
         loaded = bundles.with_caution(bundles.load(bundle, trusted_keys), caution, refinement)
-        if eta is not None and not 0.0 <= eta < 1.0:
-            raise Refused(f"A risk level is in [0, 1), not {eta}.")
+        if eta is not None and not (is_number(eta) and 0.0 <= eta < 1.0):
+            raise Refused(f"A risk level is in [0, 1), not {eta!r}.")
         if eta and loaded.manifest.caution != "actor" and loaded.networks.critics is None:
             raise Refused(f"A risk level of {eta:g} needs critics, and the bundle has none.")
-        runtime = cls(loaded, limits or Limits(), fallback, clock or Clock(), eta)
+        runtime = cls(loaded, limits, fallback, clock or Clock(), eta)
         runtime._blas_told = told
         runtime._policy.warm_up(runtime._last_good, runtime._knowledge.mean)
         if journal is not None:
@@ -204,20 +213,17 @@ class Runtime:
             t_obs: monotonic time in ns at which it was measured; None says it is fresh.
             deadline: monotonic time in ns by which the answer is needed; None is the configured share of a period.
         """
-        begun = self._clock.now()
-        if not isinstance(deadline, int | np.integer):
-            share = self._limits.deadline
-            deadline = begun + round(share * self._period) if math.isfinite(share) else NO_DEADLINE
-        deadline = int(deadline)
+        begun, due = self._clock.now(), NO_DEADLINE
         with process.no_collection():
             try:
-                result = self._decide(observation, t_obs, begun, deadline)
+                due = self._due(deadline, begun)
+                result = self._decide(observation, t_obs, begun, due)
             except Exception as error:
                 self._tallies.failed()
                 self._pending = None
                 self._note(_ERROR, f"{type(error).__name__}: {error}")
                 self._move(Event.FAULT)
-                result = self._fall_back(Reason.ERROR, begun, deadline)
+                result = self._fall_back(Reason.ERROR, begun, due)
             self._tallies.decided(result)
             self._write_decision(result, begun)
         return result
@@ -230,7 +236,8 @@ class Runtime:
         Args:
             next_observation: the observation that followed, before any reset.
             reward, cost: of the decision; None where a sensor has nothing to say.
-            t: monotonic time in ns at which it was measured; None trusts that it is one period after the last.
+            t: monotonic time in ns at which it was measured. None is now, if `act` was told `t_obs`; without any time
+                the caller is trusted to come one period after the last.
         """
         try:
             evidence = self._learn(next_observation, reward, cost, t)
@@ -255,6 +262,7 @@ class Runtime:
             "tallies": self._tallies.counts(),
             "latency_ms": self._tallies.latency_ms(),
             "journal": "none" if self._journal is None else "lost" if self._journal.lost else "ok",
+            "last_fault": self._guard.last_fault,
             "recent_cost": float(sum(self._costs)),
             "one_blas_thread": self._blas_told,
             "bundle": self.bundle.checksum,
@@ -274,6 +282,15 @@ class Runtime:
         self._pending = None
 
     # Acting
+
+    def _due(self, deadline: int | None, begun: int) -> int:
+        """When the answer is needed; what is not a time in ns is said, and the usual time is kept."""
+        if isinstance(deadline, int | np.integer):
+            return int(deadline)
+        if deadline is not None:
+            self._news |= Reason.DEADLINE_FAULT
+        span = self._limits.deadline * self._period
+        return begun + round(span) if math.isfinite(span) else NO_DEADLINE
 
     def _decide(self, observation: Any, taken: int | None, begun: int, deadline: int) -> ActResult:
         reasons = self._wake() | self._news
@@ -341,7 +358,8 @@ class Runtime:
         deadline: int,
         refined: Refined | None = None,
     ) -> ActResult:
-        action = np.array(action, np.float32)
+        # Whatever came before, this is the last step: nothing outside the box leaves here.
+        action = self._box.project(np.asarray(action, np.float32))
         self._last_action = action
         if self._knowledge.level.infeasible:
             reasons |= Reason.NOT_CALIBRATED
@@ -370,6 +388,9 @@ class Runtime:
     def _learn(self, next_observation: Any, reward: float | None, cost: float | None, t: int | None) -> Evidence:
         pending = self._pending
         reasons = Reason.NONE
+        if t is None and pending is not None and pending.taken is not None:
+            # Who says when observations are measured lives by this clock. Simulators do not, and never say.
+            t = self._clock.now()
         if pending is None or not pending.leads_to(t, self._period):
             reasons |= Reason.GAP
         verdict = self._guard.values(next_observation)

@@ -33,7 +33,7 @@ from ashore_runtime import actuator_frame, watchdog
 from ashore_runtime.actuator_frame import Frame, Refusal
 from ashore_runtime.blind_fallback import BlindFallback, Wish
 from ashore_runtime.clock import Clock
-from ashore_runtime.limits import Limits, action_box
+from ashore_runtime.limits import Limits, action_box, usual_unless
 from ashore_runtime.modes import Mode
 from ashore_runtime.refusal import Refused
 from ashore_runtime.results import FALLBACK
@@ -142,7 +142,7 @@ class Supervisor:
         """
         self._command = list(command)
         self._send = send
-        limits, patience = limits or Limits(), patience or Patience()
+        limits, patience = usual_unless(limits), patience or Patience()
         patience.refuse_haste(limits.deadline)
         self._timing = watchdog.timing(patience, manifest.task.control_period)
         self._box = action_box(manifest, limits)

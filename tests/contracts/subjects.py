@@ -19,7 +19,9 @@ from ashore.types import Array
 from docs_example import ROOMS
 from toy_world import CARTS
 
-FAMILIES = {**tasks.TASKS, "Cart": CARTS, "Room": ROOMS}
+_TOYS = {"Cart": CARTS, "Room": ROOMS}
+assert not _TOYS.keys() & tasks.TASKS.keys(), "A toy of the tests has the name of a task, which would not be tested."
+FAMILIES = {**tasks.TASKS, **_TOYS}
 
 
 def _parameter(name: str, preset: str) -> Any:

@@ -18,6 +18,8 @@ class Toy(gymnasium.Env[np.ndarray, np.ndarray]):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (len(observation_names),), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (len(action_names),), np.float32)
 
+    cost = 0.5
+
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self._decision = 0
@@ -32,7 +34,7 @@ class Toy(gymnasium.Env[np.ndarray, np.ndarray]):
         self._decision += 1
         ended = self._decision == DECISIONS
         metrics = {"metric_scene": float(self._scene[0])} if ended else {}
-        return self._seen(action), float(action[0]), False, ended, {"cost": 0.5, "words": "unread", **metrics}
+        return self._seen(action), float(action[0]), False, ended, {"cost": self.cost, "words": "unread", **metrics}
 
     def _seen(self, action: np.ndarray) -> np.ndarray:
         return np.concatenate([self._scene, action]).astype(np.float32)

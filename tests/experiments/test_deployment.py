@@ -1,12 +1,15 @@
 """A bundle in worlds it never saw: the loop, its report, and who may be deployed in."""
 
 import json
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ashore.cli.main import main
+from ashore.environments import tasks
 from ashore.experiments import deployment, deployment_environment
 from ashore.experiments.deployment import Caution
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
@@ -14,6 +17,7 @@ from ashore_runtime import bundle
 from experiments import cart_run, foreign_carts
 
 FOREIGN = foreign_carts.__name__
+NEEDED = "every step needs a finite cost of at least 0."
 # A cart that mostly pushes is over its budget in every episode, which would keep it careful for ever.
 TIMELESS = Caution(deadline=float("inf"), over_budget=None)
 
@@ -124,8 +128,13 @@ def test_names_from_a_file(careful, tmp_path):
         (["--env", f"{FOREIGN}:WideCart-v0"], "takes 'push' in [-2, 2], and the bundle gives it in [-1, 1]."),
         (["--env", f"{FOREIGN}:DiscreteCart-v0"], "action is a Discrete of shape (), and the bundle needs a Box"),
         (["--env", f"{FOREIGN}:FreeCart-v0"], "reports no cost: every step needs info['cost']."),
+        (["--env", f"{FOREIGN}:PricelessCart-v0"], f"reported a cost of nan at decision 1; {NEEDED}"),
+        (["--env", f"{FOREIGN}:ProfitableCart-v0"], f"reported a cost of -1 at decision 1; {NEEDED}"),
+        (["--env", f"{FOREIGN}:WordyCart-v0"], f"reported a cost of 0.5 at decision 1; {NEEDED}"),
+        (["--env", f"{FOREIGN}:ListingCart-v0"], f"reported a cost of [0.5, 0.5] at decision 1; {NEEDED}"),
         (["--env", "nowhere:Cart-v0"], "There is no environment 'nowhere:Cart-v0' to be made here"),
-        (["--env", f"{FOREIGN}:NamedCart-v0", "--names", "none.json"], "none.json is no file of names"),
+        (["--env", f"{FOREIGN}:NamedCart-v0", "--names", "none.json"], "The file of names none.json does not exist."),
+        (["--env", f"{FOREIGN}:NamedCart-v0", "--names", __file__], "is no file of names"),
         (["--env", f"{FOREIGN}:NamedCart-v0", "--task", "Cart"], "in a task or in an environment, not in both"),
         (["--names", "names.json"], "A file of names belongs to an environment"),
         (["--task", "Platoon"], "observation is a Box of shape (9,), and the bundle needs a Box of shape (2,)."),
@@ -133,11 +142,66 @@ def test_names_from_a_file(careful, tmp_path):
         (["--shift", "dploy"], "Unknown shift 'dploy': did you mean 'deploy'?"),
         (["--eta", "1"], "A risk level is in [0, 1), not 1.0."),
         (["--eta", "0.5", "--caution", "none"], "Without caution eta is 0, and not 0.5"),
-        (["--caution", "actor"], "from an actor that does not know eta"),
+        (["--caution", "actor"], "Caution 'actor' needs an actor that takes a risk level, and that of "),
         (["--episodes", "0"], "There must be at least one episode, not 0"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(careful, tmp_path, words, complaint, capsys):
-    assert main(["deploy", str(careful), "--out", str(tmp_path), *words]) == 2
+    assert main(["deploy", str(careful), "--journal", "--out", str(tmp_path / "new" / "out"), *words]) == 2
     shown = capsys.readouterr().err
     assert complaint in shown and shown.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_that_nobody_here_knows_is_deployed_in_as_an_environment(careful, monkeypatch, tmp_path, capsys):
+    monkeypatch.delitem(tasks.TASKS, "Cart")
+    assert main(["deploy", str(careful), "--out", str(tmp_path / "out")]) == 2
+    assert "the task 'Cart', which this installation does not know: give its world as --env" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["inspect", "deploy"])
+def test_a_run_is_to_be_exported_first(careful, verb, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, str(careful.parent)]) == 2
+    assert f"{careful.parent} is a run; export it first: ashore export {careful.parent}\n" in capsys.readouterr().err
+
+
+def test_a_deployment_is_never_written_over(careful, tmp_path, capsys):
+    words = ["deploy", str(careful), "--episodes", "1", "--out", str(tmp_path)]
+    assert main(words) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert f"{tmp_path} holds a deployment already: choose another folder." in shown and shown.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_without_a_wish_every_deployment_has_a_folder_of_its_own(careful, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["deploy", str(careful), "--episodes", "1"]
+    assert main([*words, "--eta", "1"]) == 2
+    assert not (tmp_path / "runs").exists()
+    assert main(words) == main(words) == 0
+    assert main([*words, "--eta", "1"]) == 2
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["deploy", "deploy-2"]
+
+
+def test_a_deployment_that_was_not_the_policys_says_so_first(careful, tmp_path, capsys):
+    words = ["deploy", str(careful), "--episodes", "1"]
+    assert main([*words, "--env", f"{FOREIGN}:BlindedCart-v0", "--out", str(tmp_path / "blinded")]) == 1
+    # Of 20 decisions the first 5 had something to see.
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1].startswith("15 of 20 decisions were held or the fallback's, not the policy's")
+    assert shown[2].startswith("return ")
+    assert main([*words, "--env", f"{FOREIGN}:LateBlindedCart-v0", "--out", str(tmp_path / "late")]) == 0
+    assert "5 of 20 decisions were held or the fallback's" in capsys.readouterr().out
+
+
+def test_the_example_of_an_environment_is_found_in_the_current_folder(careful, tmp_path, monkeypatch):
+    example = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text().split("```python\n# my_cart.py\n")[1]
+    (tmp_path / "my_cart.py").write_text(example.split("```")[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_cart", raising=False)
+    path = list(sys.path)
+    assert main(["deploy", str(careful), "--env", "my_cart:MyCart-v0", "--episodes", "1"]) == 0
+    assert sys.path == path

@@ -97,7 +97,18 @@ def test_a_policy_that_falls_silent_is_followed_by_the_fallback(
 
 def test_a_policy_that_cannot_begin_moves_nothing(deployed, tmp_path, capsys):
     assert deployed("out", "--supervised", "--eta", "1") == 2
-    assert lines(tmp_path / "out" / LOG) == [] and "0 action(s) forwarded" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists() and "0 action(s) forwarded" in capsys.readouterr().out
+
+
+def test_a_supervised_deployment_is_not_written_over_and_needs_a_cost(deployed, tmp_path, monkeypatch, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / LOG).write_text("{}\n")
+    assert deployed("out", "--supervised") == 2
+    assert "holds a deployment already" in capsys.readouterr().err and lines(tmp_path / "out" / LOG) == [{}]
+    monkeypatch.setattr(Toy, "cost", float("nan"))
+    assert deployed("new", "--supervised") == 2
+    assert "reported a cost of nan at decision 1; every step needs" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_it_is_not_filmed(deployed, capsys):

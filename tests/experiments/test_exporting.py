@@ -2,10 +2,13 @@
 
 import dataclasses
 import json
+import subprocess
 
 import numpy as np
 import pytest
 
+import ashore
+import ashore_runtime
 from ashore.cli.main import main
 from ashore.experiments import exporting
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
@@ -136,6 +139,27 @@ def test_caution_that_follows_the_world_is_told_as_such(run, capsys):
     assert "typical world" in shown and "90 %" in shown
 
 
+@pytest.mark.parametrize(
+    ("eta", "infeasible", "opening", "warning"),
+    [
+        ((0.9, 0.5, 0.5, 0.0), (False,) * 4, "It starts careful in a world it does not know and relaxes", None),
+        ((0.9, 0.9, 0.9, 0.5), (True, True, False, False), "It starts careful", "INFEASIBLE at N = 0, 8: no risk"),
+        ((0.0,) * 4, (False,) * 4, "asks for no caution: its risk level eta is 0 throughout.", None),
+        ((0.5,) * 4, (False,) * 4, "It does not relax as evidence comes in: its risk level eta begins at 0.5", None),
+        ((0.0,) * 4, (True,) * 4, "found no risk level that is enough", "INFEASIBLE throughout: no risk level"),
+    ],
+)
+def test_the_first_lines_follow_the_schedule(run, capsys, eta, infeasible, opening, warning):
+    path = cart_run.calibrate(run)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "eta": eta, "infeasible": infeasible}))
+    assert main(["export", str(run), "--without-change-detection"]) == 0
+    shown = capsys.readouterr().out
+    first_lines = bundle.load(run / "bundle" / "seed_0.bundle").card.split("- decides every")[0]
+    assert opening in first_lines
+    for text in (shown, first_lines):
+        assert ("INFEASIBLE" in text) == (warning is not None) and (warning or "") in text
+
+
 @pytest.mark.parametrize("method", exporting.NEVER_REFINED)
 def test_what_is_never_refined_leaves_its_critics_at_home(method, tmp_path, capsys):
     run = cart_run.write(tmp_path / method, method=method)
@@ -200,3 +224,23 @@ def test_a_mistake_is_answered_in_one_sentence(run, tmp_path, capsys):
 
 def test_the_source_has_a_revision():
     assert len(exporting.versions()["source"]) >= 7
+
+
+def test_the_revision_is_that_of_both_packages(tmp_path, monkeypatch):
+    def git(*words: str) -> str:
+        known = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *known, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    git("init")
+    for package in (ashore, ashore_runtime):
+        file = tmp_path / package.__name__ / "__init__.py"
+        file.parent.mkdir()
+        file.write_text("")
+        monkeypatch.setattr(package, "__file__", str(file))
+        git("add", ".")
+        git("commit", "-m", package.__name__)
+    # The last commit is the runtime's.
+    commit = git("rev-parse", "HEAD").strip()
+    assert exporting.versions()["source"] == commit
+    (tmp_path / "ashore_runtime" / "__init__.py").write_text("changed = True")
+    assert exporting.versions()["source"] == commit + "+"

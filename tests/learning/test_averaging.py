@@ -54,5 +54,5 @@ def test_without_averaging_the_last_actor_is_kept():
 
 @pytest.mark.parametrize(("name", "value"), [("averaging", -1.0), ("averaging", float("nan")), ("smoothness", -0.1)])
 def test_what_makes_no_sense_is_refused(name: str, value: float):
-    with pytest.raises(ValueError, match=f"{name} must not be negative, as {value} is"):
+    with pytest.raises(ValueError, match=f"{name} must be at least 0, not {value}"):
         replace(SMOKE, **{name: value})

@@ -35,7 +35,7 @@ def episodes(actor):
     normalisers = normalisation.init(2, 1)
     levels = jnp.zeros(3, jnp.float32)
     params = state.learner.params | {"actor": actor}
-    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, state.collector.decisions, PHYSICS, levels)
+    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, PHYSICS, levels)
     return Episodes(*given).run(jax.random.key(1))
 
 
@@ -119,3 +119,11 @@ def test_contacts_are_refused():
         registry.lookup("risk_adaptive").trained_by(family.make(family.presets["default"]), TAUGHT)
     with pytest.raises(ValueError, match="no negative steps"):
         ThroughPhysics(steps=-1)
+
+
+@pytest.mark.parametrize(("method", "told"), [("pearl", 1), ("robust", 1), ("domain_randomisation", 0)])
+def test_who_keeps_to_the_critics_says_so(method, told):
+    platoon = tasks.lookup("Platoon")
+    task = platoon.make(platoon.presets[platoon.default_preset])
+    assert len(registry.lookup(method).advice(task, TAUGHT)) == told
+    assert registry.lookup(method).advice(task, CONFIG) == ()

@@ -89,6 +89,28 @@ def test_unknown_names_and_options_are_said():
         build("idm")
 
 
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"kind": "brake", "actions": {"throttle": "hard"}}, "needs a finite number for 'throttle', not 'hard'."),
+        ({"kind": "brake", "actions": {"throttle": np.nan}}, "needs a finite number for 'throttle', not nan."),
+        ({"kind": "brake", "actions": -0.5}, "needs a table for 'actions', not -0.5."),
+        ({"kind": "pd_to_home", "axes": ["throttle"]}, "needs a table for 'axes'"),
+        ({"kind": "pd_to_home", "axes": {"throttle": 2.0}}, "needs a table for 'throttle', not 2.0."),
+        ({"kind": "pd_to_home", "axes": {"throttle": {"position": "sensor_1"}}}, "needs 'kp' for 'throttle'."),
+        ({"kind": "pd_to_home", "axes": {"throttle": {"kp": 2.0}}}, "needs 'position' for 'throttle'."),
+        ({"kind": "pd_to_home", "axes": {"throttle": {"position": "sensor_1", "kp": "stiff"}}}, "number for 'kp'"),
+        ({"kind": ["hold"]}, "no fallback called"),
+        ({"kind": "hold", 3: 1}, "does not take these options"),
+        (None, "no fallback called None"),
+        ([("kind", "hold")], "no fallback called"),
+    ],
+)
+def test_options_that_are_wrong_are_refused_in_one_sentence(wish, message):
+    with pytest.raises(Refused, match=message):
+        build(wish)
+
+
 def now_and_then_nan(observation, last_action):
     return np.full(2, np.nan if observation[0] > 1.99 else 0.0, np.float32)
 

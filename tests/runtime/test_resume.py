@@ -80,6 +80,22 @@ def test_resume_rules(bundle_folder: Path, tmp_path: Path, rule, count, eta):
     again.close()
 
 
+def test_loading_never_throws_away_what_an_earlier_run_has_learnt(bundle_folder: Path, tmp_path: Path):
+    journal = tmp_path / "run.jnl"
+    deployed(bundle_folder, journal, 0).close()
+    deployed(bundle_folder, journal, 3).close()
+    whole = journal.read_bytes()
+    with pytest.raises(Refused, match="run.jnl holds .* continue it with Runtime.resume, or choose another file."):
+        Runtime.load(bundle_folder, journal=journal, freeze=False)
+    assert journal.read_bytes() == whole
+    # As if it had been killed while the journal was put aside.
+    journal.rename(journals.previous(journal))
+    with pytest.raises(Refused, match="Runtime.resume"):
+        Runtime.load(bundle_folder, journal=journal, freeze=False)
+    with pytest.raises(Refused, match="cannot be written"):
+        Runtime.load(bundle_folder, journal=tmp_path / ("x" * 300), freeze=False)
+
+
 def test_resume_at_every_truncation(bundle_folder: Path, tmp_path: Path):
     journal = tmp_path / "run.jnl"
     deployed(bundle_folder, journal, 4).close()

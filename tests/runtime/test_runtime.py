@@ -197,6 +197,25 @@ def test_a_stuck_sensor_falls_back(make_runtime):
     assert runtime.state is Mode.FALLBACK
 
 
+def test_health_says_which_field_was_bad(make_runtime):
+    clock = FakeClock()
+    runtime = make_runtime(clock=clock)
+    assert runtime.health()["last_fault"] is None
+    runtime.act([0.0, 0.0, 11.25, 0.0])
+    assert runtime.health()["last_fault"] == "sensor_2 is 11.25, allowed -2 to 2"
+    runtime.act(np.ones(4))
+    runtime.new_episode()
+    assert runtime.health()["last_fault"] == "sensor_2 is 11.25, allowed -2 to 2", "it is kept for whoever looks later"
+    runtime.observe([0.0, np.nan, 0.0, 0.0], 0.0, 0.0)
+    assert runtime.health()["last_fault"] == "sensor_1 is nan, allowed -2 to 2"
+    runtime.act(np.zeros(3))
+    assert runtime.health()["last_fault"] == "the observation has the shape (3,) instead of (4,)"
+    runtime.act("far")
+    assert runtime.health()["last_fault"] == "the observation is not an array of numbers"
+    runtime.act(np.zeros(4), t_obs=clock.time - 2 * PERIOD)
+    assert runtime.health()["last_fault"] == "the observation is stale"
+
+
 def test_delayed_shuffled_and_repeated_observations_are_never_acted_on(make_runtime):
     clock = FakeClock()
     runtime = make_runtime(clock=clock, limits=Limits(modes=ModeSettings(hold_steps=10**6)))
@@ -228,6 +247,20 @@ def test_a_transition_with_a_gap_is_not_evidence(make_runtime):
         evidence = transition(delay)
         assert not evidence.used and evidence.reasons == Reason.GAP and evidence.n_real == 1
     assert runtime.observe(b, 0.0, 0.0).reasons == Reason.GAP, "nothing was decided since"
+
+
+def test_who_says_when_the_first_was_measured_need_not_say_it_of_the_second(make_runtime):
+    clock = FakeClock()
+    runtime = make_runtime(clock=clock, limits=NEVER_STUCK)
+    for periods, used in ((1.0, True), (20.0, False), (1.4, True), (1.6, False)):
+        runtime.act(observations(1)[0], t_obs=clock.time)
+        clock.time += round(periods * PERIOD)
+        evidence = runtime.observe(observations(1, seed=1)[0], 0.0, 0.0)
+        assert evidence.used == used and (Reason.GAP in evidence.reasons) != used
+    # Without any time it may be a simulator, whose time is not that of the clock.
+    runtime.act(observations(1)[0])
+    clock.time += 20 * PERIOD
+    assert runtime.observe(observations(1, seed=1)[0], 0.0, 0.0).used
 
 
 @pytest.mark.parametrize("cost", [None, -1.0, math.nan, math.inf, "much", [1.0, 2.0]])
@@ -343,6 +376,20 @@ def test_actions_that_are_not_finite_are_never_sent(make_runtime, monkeypatch):
     assert result.source == "fallback" and Reason.ERROR in result.reasons
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"eta": "0.5"}, r"A risk level is in \[0, 1\), not '0.5'."),
+        ({"eta": math.nan}, r"A risk level is in \[0, 1\), not nan."),
+        ({"fallback": None}, "There is no fallback called None; there are hold"),
+        ({"fallback": 3}, "There is no fallback called 3; there are hold"),
+    ],
+)
+def test_options_of_another_kind_are_refused(make_runtime, wrong, message):
+    with pytest.raises(Refused, match=message):
+        make_runtime(**wrong)
+
+
 def test_a_fallback_that_fails_later_is_replaced_by_zero(make_runtime):
     answers = {"good": True}
 
@@ -417,6 +464,29 @@ def test_times_that_are_no_times_do_not_raise(make_runtime):
     for odd in ("soon", math.nan, [], 1.5):
         assert_may_be_sent(runtime.act(np.zeros(4), deadline=odd))
         assert_may_be_sent(runtime.act(np.ones(4), t_obs=odd))
+
+
+def test_a_deadline_that_is_no_time_is_said_and_the_usual_one_kept(make_runtime):
+    clock = FakeClock()
+    runtime = make_runtime(clock=clock, limits=NEVER_STUCK)
+    for odd in ("fast", 0.03, math.nan):
+        result = runtime.act(np.zeros(4), deadline=odd)
+        assert Reason.DEADLINE_FAULT in result.reasons and result.source == "nominal"
+        assert result.deadline_ns == clock.time + round(0.6 * PERIOD)
+    assert Reason.DEADLINE_FAULT not in runtime.act(np.ones(4)).reasons
+
+
+@pytest.mark.parametrize("share", ["fast", None])
+def test_a_broken_deadline_setting_does_not_raise_in_the_loop(make_runtime, share):
+    limits = Limits()
+    runtime = make_runtime(limits=limits)
+    object.__setattr__(limits, "deadline", share)
+    result = runtime.act(np.zeros(4))
+    assert result.source == "fallback" and Reason.ERROR in result.reasons
+
+
+def test_a_deadline_beyond_all_numbers_is_none(make_runtime):
+    assert make_runtime(limits=Limits(deadline=1e308)).act(np.zeros(4)).source == "nominal"
 
 
 def test_setting_the_date_has_no_effect(make_runtime, monkeypatch):

@@ -419,7 +419,7 @@ def test_fallbacks_need_no_observation(wish, first, third):
 
 
 def test_the_other_fallbacks_need_an_observation_and_are_refused():
-    for kind in set(fallback.KINDS) - set(WITHOUT_OBSERVATION) | {"nonsense"}:
+    for kind in set(fallback.KINDS) - set(WITHOUT_OBSERVATION) | {"nonsense", None}:
         with pytest.raises(Refused, match="sees no observation: its fallbacks are hold, zero, ramp_to_zero, brake"):
             Supervisor(["none"], print, MANIFEST, fallback=kind)
     with pytest.raises(Refused, match="outside the box"):

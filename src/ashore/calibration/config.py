@@ -60,7 +60,7 @@ class CalibrationConfig:
             raise ValueError(f"The rule must be one of {', '.join(RULES)}, not '{self.rule}'.")
         if min(self.environments, self.episodes, self.first_episodes, self.largest_count, self.worlds_at_once) < 1:
             raise ValueError("Environments, episodes, counts and worlds at once must be at least one.")
-        if conformal.rank(self.environments, self.level) is None:
+        if self.rule != "world" and conformal.rank(self.environments, self.level) is None:
             raise ValueError(
                 f"A level of {self.level:g} needs at least {conformal.fewest(self.level)} environments, "
                 f"not {self.environments}."

@@ -187,11 +187,12 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
 
 
 def _world_assumption(calibration: Calibration, world: WorldSchedule) -> str:
-    last = calibration.config.measured_counts[-1]
+    last, share = calibration.config.measured_counts[-1], world.r_squared[0]
+    predicted = f"{share:.2f}" if np.isfinite(share) else "an unknown share"
     return (
         "Caution follows the identified world: its cost at each level is taken to be linear in the posterior's mean, "
         f"fitted on every second simulated world. In the others, after {last} transitions, that predicts "
-        f"{world.r_squared[0]:.2f} of the variance of the cost at eta = 0, and the margin is what they cost more. Each "
+        f"{predicted} of the variance of the cost at eta = 0, and the margin is what they cost more. Each "
         "margin is conformal for a level that is fixed beforehand; a level that is chosen by the prediction holds it "
         "only approximately, which is why the coverage is measured. No level is enough for "
         f"{world.infeasible[0].mean():.0%} of the simulated worlds at the start and {world.infeasible[-1].mean():.0%} "

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -156,7 +157,7 @@ def _show(console: Console, calibration: Calibration) -> None:
     console.print(table)
     if calibration.world is not None:
         console.print(_world_table(calibration.config.counts, calibration.world))
-    elif schedule.infeasible.any():
+    if schedule.infeasible.any():
         console.print("INFEASIBLE where marked: no risk level on the grid makes up for what is not known there.")
     for name, found in (("by the schedule", calibration.scheduled), ("at eta = 0", calibration.neutral)):
         covered = found.coverage
@@ -167,7 +168,10 @@ def _show(console: Console, calibration: Calibration) -> None:
 
 
 def _world_table(counts: tuple[int, ...], world: WorldSchedule) -> Table:
-    title = f"eta over the simulated worlds; their beliefs predict {world.r_squared[0]:.2f} of the cost's variance"
+    share = world.r_squared[0]
+    # Worlds that all cost the same have no variance to predict.
+    predicted = f"{share:.2f}" if np.isfinite(share) else "an unknown share"
+    title = f"eta over the simulated worlds; their beliefs predict {predicted} of the cost's variance"
     table = Table("N", *(f"{share} %" for share in PERCENTILES), "infeasible", title=title, title_justify="left")
     for count, found, share in zip(counts, world.table.eta_percentiles, world.infeasible.mean(axis=1), strict=True):
         table.add_row(str(count), *(f"{eta:g}" for eta in found), f"{share:.0%}")

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ashore.cli.inspect_bundle import run_instead
 from ashore.cli.options import UsageError
 from ashore.experiments import (
     deployment,
@@ -68,8 +69,8 @@ class Options:
     """Also write the runtime's own journal, from which it could resume."""
     video: bool = False
     """Film it, with eta and cost written above."""
-    out: Path = Path("runs/deploy")
-    """Folder for the log, the summary and the figure."""
+    out: Path | None = None
+    """New folder for the log, the summary and the figure; the next of runs/deploy, runs/deploy-2, ... if left out."""
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
@@ -87,37 +88,49 @@ class Options:
 
 def run(options: Options) -> int:
     """Deploy, show what happens, and say where the report is."""
-    if not options.supervised:
-        return _deploy(options, None)
     try:
-        link = ActuatorLink()
-    except Refused:  # Nobody supervises this process, so it is the supervisor's, and starts the policy's.
-        return _supervise(options)
-    return _deploy(options, link)
-
-
-def _deploy(options: Options, link: ActuatorLink | None) -> int:
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        journal = options.out / "run.jnl" if options.journal else None
-        runtime = deployment.load_runtime(options.bundle, Caution(options.eta, options.caution), journal)
-        env, facts = _environment(options, runtime.bundle)
+        link = _link() if options.supervised else None
         if link is not None:
-            print(f"policy: process {os.getpid()}", flush=True)
-            env = SupervisedWorld(env, link)
-        tally = Tally(runtime.bundle.manifest)
-        pace = deployment.real_time(runtime) if facts["realtime"] else None
-        decided = deployment.moments(runtime, env, options.episodes, options.seed, pace)
-        pictures = _pictures(env) if options.video else None
-        watched = _watched(decided, tally, options.episodes)
-        written = deployment_report.write(options.out, watched, tally, facts, pictures)
+            assert options.out is not None, "the supervisor's process has claimed a folder"
+            return _deploy(options, options.out, link)
+        with deployment_report.claimed(options.out) as folder:
+            return _supervise(options, folder) if options.supervised else _deploy(options, folder, None)
     except (ValueError, Refused) as mistake:
-        raise UsageError(str(mistake)) from mistake
-    provenance.note(options.out)
+        raise UsageError(run_instead(options.bundle) or str(mistake)) from mistake
+
+
+def _link() -> ActuatorLink | None:
+    """To the supervisor; None where nobody supervises this process, so that it is the supervisor's."""
+    try:
+        return ActuatorLink()
+    except Refused:
+        return None
+
+
+def _deploy(options: Options, folder: Path, link: ActuatorLink | None) -> int:
+    journal = folder / deployment_report.JOURNAL if options.journal else None
+    runtime = deployment.load_runtime(options.bundle, Caution(options.eta, options.caution), journal)
+    env, facts = _environment(options, runtime.bundle)
+    if link is not None:
+        print(f"policy: process {os.getpid()}", flush=True)
+        env = SupervisedWorld(env, link)
+    tally = Tally(runtime.bundle.manifest)
+    pace = deployment.real_time(runtime) if facts["realtime"] else None
+    decided = deployment.moments(runtime, env, options.episodes, options.seed, pace)
+    pictures = _pictures(env) if options.video else None
+    watched = _watched(decided, tally, options.episodes)
+    written = deployment_report.write(folder, watched, tally, facts, pictures)
+    provenance.note(folder)
     runtime.close()
     env.close()
     found = tally.summary()
     latency = found["latency_ms"]
+    # First, since neither return nor cost is the policy's where it was not asked.
+    if found["held_or_fallback"]:
+        print(
+            f"{found['held_or_fallback']} of {found['decisions']} decisions were held or the fallback's, not the "
+            "policy's: the log says why"
+        )
     print(
         f"return {found['mean_return']:.2f}, cost {found['mean_cost']:.2f} of {found['budget_per_episode']:g} per "
         f"episode; {found['episodes_over_budget']} of {options.episodes} episode(s) over the budget"
@@ -126,26 +139,19 @@ def _deploy(options: Options, link: ActuatorLink | None) -> int:
         f"refined {found['refined']} of {found['decisions']} decisions; latency p50 {latency['p50']:.2f} ms, p99 "
         f"{latency['p99']:.2f} ms; {found['deadlines_missed']} deadline(s) missed"
     )
-    if found["held_or_fallback"]:
-        print(f"{found['held_or_fallback']} decision(s) were held or the fallback's: the log says why")
     for name, path in written._asdict().items():
         if path is not None:
             print(f"{name}: {path}")
-    return 0
+    return 1 if 2 * found["held_or_fallback"] > found["decisions"] else 0
 
 
-def _supervise(options: Options) -> int:
+def _supervise(options: Options, folder: Path) -> int:
     """Own the actuator while the same command, once more, is the policy; say what became of it."""
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        loaded = bundle.load(options.bundle)
-        env, _ = _environment(options, loaded)
-        log = options.out / deployment_supervised.LOG
-        found = deployment_supervised.supervise(
-            _once_more(options), env, loaded.manifest, options.episodes, options.seed, log
-        )
-    except (ValueError, Refused) as mistake:
-        raise UsageError(str(mistake)) from mistake
+    loaded = bundle.load(options.bundle)
+    env, _ = _environment(options, loaded)
+    log = folder / deployment_supervised.LOG
+    command = _once_more(replace(options, out=folder))
+    found = deployment_supervised.supervise(command, env, loaded.manifest, options.episodes, options.seed, log)
     env.close()
     tallies = found.health["tallies"]
     print(f"supervisor: {tallies['forwarded']} action(s) forwarded, mode {found.health['mode']}; log: {log}")
@@ -187,7 +193,7 @@ def _environment(options: Options, loaded: Bundle) -> tuple[gymnasium.Env[Any, A
     if options.env is not None:
         env = deployment_environment.foreign(manifest, options.env, options.names, options.video)
         return env, facts | {"env": options.env}
-    task = options.task or manifest.task.name
+    task = options.task or deployment_environment.task_of(manifest)
     parameters = deployment_environment.draw_parameters(task, options.preset, options.shift, options.seed, 1)[0]
     env = deployment_environment.world(manifest, task, options.preset, parameters, options.video)
     return env, facts | {

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments import change_calibration, exporting, onnx_export
+from ashore.experiments import bundle_card, change_calibration, exporting, onnx_export
 from ashore_runtime import Refused
 
 
@@ -61,6 +61,8 @@ def run(options: Options) -> int:
     if made.calibration is None:
         remedy = " `ashore calibrate` measures one." if trained.identifies else ""
         print(f"There is no calibration in it: it runs at eta = 0.{remedy}")
+    elif (warning := bundle_card.infeasible(made.calibration)) is not None:
+        print(warning)
     return 0
 
 

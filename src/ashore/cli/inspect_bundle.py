@@ -15,6 +15,9 @@ from ashore_runtime import Refused, bundle
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import PERCENTILES, Field
 
+_RUN = "config.json"
+"""What a run has and no bundle; said again here because whoever knows runs starts JAX."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -33,7 +36,7 @@ def run(options: Options) -> int:
     try:
         found = bundle.load(options.bundle)
     except Refused as refusal:
-        raise UsageError(str(refusal)) from refusal
+        raise UsageError(run_instead(options.bundle) or str(refusal)) from refusal
     if options.card:
         # A stranger's text, and terminals obey what is not printable.
         print("".join(letter for letter in found.card if letter.isprintable() or letter == "\n"))
@@ -48,6 +51,11 @@ def run(options: Options) -> int:
             console.print(f"- {escape(sentence)}")
     print(f"verified: hashes, shapes, finite weights, {len(found.golden['eta'])} golden vectors; {found.checksum}")
     return 0
+
+
+def run_instead(path: Path) -> str | None:
+    """What to tell somebody who gave a run where a bundle was asked for; None where it is no run."""
+    return f"{path} is a run; export it first: ashore export {path}" if (path / _RUN).is_file() else None
 
 
 def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:

@@ -28,7 +28,7 @@ class Options:
     """Train a method on a task; or go on with a run that was stopped."""
 
     task: tyro.conf.Positional[str | None] = None
-    """Name of the task; `ashore list` shows them."""
+    """Name of the task; `ashore list` shows them. `module:FAMILY` for one of your own."""
     method: tyro.conf.Positional[str | None] = None
     """Name of the method."""
     preset: str = "laptop"
@@ -53,10 +53,13 @@ class Options:
     """Show the resolved configuration and do nothing."""
 
 
+_DECIDED_AT_THE_START = ("task", "method", "preset", "task_preset", "seeds", "seed", "out", "set")
+
+
 def run(options: Options) -> int:
     """Train to the end, or until a signal asks to stop; then say where the run is."""
     try:
-        resolved = _resolve(options) if options.resume is None else training.load(options.resume)
+        resolved = _resolve(options) if options.resume is None else _resumed(options, options.resume)
         if options.print_config:
             print(json.dumps(settings.to_json(resolved), indent=2))
             return 0
@@ -99,10 +102,21 @@ def _stop(received: list[int], number: int, frame: FrameType | None) -> None:
 
 
 def _begin(options: Options, resolved: training.TrainingRun) -> Path:
-    name = f"{options.task}-{options.method}-{options.preset}-{options.seed}"
+    task = (options.task or "").replace(":", ".")
+    name = f"{task}-{options.method}-{options.preset}-{options.seed}"
     folder = options.out or Path("runs") / name
     training.begin(resolved, folder)
     return folder
+
+
+def _resumed(options: Options, folder: Path) -> training.TrainingRun:
+    """The run as it was begun: what else was asked for would not happen, and is refused."""
+    fresh = Options()
+    asked = [name for name in _DECIDED_AT_THE_START if getattr(options, name) != getattr(fresh, name)]
+    if asked:
+        named = ", ".join(name.replace("_", " ") for name in asked)
+        raise UsageError(f"A run goes on as it was begun: --resume {folder} takes no {named}.")
+    return training.load(folder)
 
 
 def _resolve(options: Options) -> training.TrainingRun:

@@ -1,5 +1,9 @@
 """The registry of worlds: to add one, add an entry (see docs/add_a_task.md)."""
 
+import importlib
+import sys
+from pathlib import Path
+
 from ashore import names
 from ashore.environments.platoon.c_world import PlatoonCWorld
 from ashore.environments.platoon.config import PRESETS as PLATOON_PRESETS
@@ -38,5 +42,23 @@ TASKS: dict[str, TaskFamily] = {
 
 
 def lookup(name: str) -> TaskFamily:
-    """The task family called `name`; an unknown name is an error with the nearest match."""
-    return names.lookup("task", name, TASKS)
+    """The task family called `name`, or `module:NAME` for one that lives elsewhere.
+
+    An unknown name is an error with the nearest match.
+    """
+    return _imported(name) if ":" in name else names.lookup("task", name, TASKS)
+
+
+def _imported(name: str) -> TaskFamily:
+    module, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # A console script does not look where it is called from, and a task of one's own usually lies there.
+        sys.path.append(here)
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as problem:
+        raise ValueError(f"There is no task '{name}': {problem}.") from problem
+    if not isinstance(found, TaskFamily):
+        raise ValueError(f"There is no task '{name}': {module} has no TaskFamily of that name.")
+    return found

@@ -48,6 +48,7 @@ def write_card(manifest: Manifest, calibration: Calibration | None, facts: Facts
         f"A policy for **{task.name}** ({task.summary.rstrip('.')}), made by `{manifest.method}`. "
         + _behaviour(calibration, facts),
         "",
+        *_warnings(calibration),
         f"- decides every {task.control_period:g} s from {len(manifest.observation)} numbers; "
         f"{len(manifest.action)} action(s): {_names(manifest)}",
         f"- action: {task.action_map}",
@@ -100,12 +101,40 @@ def write_card(manifest: Manifest, calibration: Calibration | None, facts: Facts
     return "\n".join(lines)
 
 
+def infeasible(calibration: Calibration) -> str | None:
+    """One sentence where no risk level was enough; None where one always was."""
+    marked = [str(n) for n, bad in zip(calibration.counts, calibration.infeasible, strict=True) if bad]
+    if not marked:
+        return None
+    where = "throughout" if len(marked) == len(calibration.counts) else f"at N = {', '.join(marked)}"
+    return f"INFEASIBLE {where}: no risk level on the grid makes up for what is not known there."
+
+
+def _warnings(calibration: Calibration | None) -> list[str]:
+    warning = None if calibration is None else infeasible(calibration)
+    return [] if warning is None else [f"**{warning}**", ""]
+
+
 def _behaviour(calibration: Calibration | None, facts: Facts) -> str:
     """What it does in a world that it does not know."""
     if calibration is not None:
-        return "It starts careful in a world it does not know and relaxes as evidence comes in."
+        return _course(calibration)
     learns = "It finds out which world it is in" if facts.identifies else "It does the same in every world"
     return f"{learns}, and it has no calibration: its risk level eta is 0 throughout."
+
+
+def _course(calibration: Calibration) -> str:
+    """How caution goes on as evidence comes in."""
+    if all(calibration.infeasible):
+        return "Its calibration found no risk level that is enough: it acts at the best there is."
+    world = calibration.world
+    levels = [(eta,) for eta in calibration.eta] if world is None else list(world.eta_percentiles)
+    if not any(map(any, levels)):
+        return "Its calibration asks for no caution: its risk level eta is 0 throughout."
+    first, last = max(levels[0]), levels[-1]
+    if min(last) < first:
+        return "It starts careful in a world it does not know and relaxes as evidence comes in."
+    return f"It does not relax as evidence comes in: its risk level eta begins at {first:g} and ends at {max(last):g}."
 
 
 def _names(manifest: Manifest) -> str:

@@ -123,7 +123,7 @@ class _Deployed(NamedTuple):
     held: Array
     """Transitions for which caution must not be given up, int32."""
     least: Array
-    """Risk level below which it is not given up meanwhile."""
+    """Risk level below which it is not given up meanwhile: that of the last decision, or the careful start."""
     alarms: Array
     """Those of late, as in `ashore_runtime.change`."""
 
@@ -162,6 +162,9 @@ def _deploy(
         latent = jax.vmap(encoder.mean)(carry.posterior)
         eta = jax.vmap(lambda seen, belief: level_at(counts, levels, seen, belief))(carry.posterior.count, latent)
         eta = jnp.where(carry.held > 0, jnp.maximum(carry.least, eta), eta)
+        # It rose with the transition before this decision, which counts towards the wait.
+        wait = jnp.where(eta > carry.least, patience // 2, 0)
+        held = jnp.maximum(jnp.maximum(carry.held, wait) - 1, 0)
         decision = act(weights, carry.worlds.observation, latent, eta)
         changed = (change_at >= 0) & (now >= change_at)
         physics = jax.tree.map(lambda old, new: jnp.where(changed, new, old), before, after)
@@ -183,7 +186,7 @@ def _deploy(
             jnp.where(alarm, 0.0, total),
             _where(alarm, fresh, recent),
             _where(alarm, prior, fresh),
-            jnp.where(alarm, patience, jnp.maximum(carry.held - 1, 0)),
+            jnp.where(alarm, patience, held),
             jnp.where(alarm, jnp.maximum(eta, careful_start(levels)), eta),
             jnp.where(alarm, alarms + 1.0, alarms),
         )
@@ -199,7 +202,8 @@ def _deploy(
 
     nothing = jnp.zeros(keys.shape[0], jnp.int32)
     total = jnp.zeros(keys.shape[0], jnp.float32)
-    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing, total, total)
+    first = jnp.full_like(total, careful_start(levels))
+    start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing, first, total)
     return jax.lax.scan(one_decision, start, jnp.arange(decisions, dtype=jnp.int32))[1]
 
 

@@ -3,7 +3,8 @@
 The runtime is the one that travels. It is armed once; every reset begins an episode and keeps what was learnt.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +13,8 @@ import gymnasium
 import numpy as np
 
 from ashore.experiments import deployment_environment
-from ashore_runtime import GuardSettings, Limits, Loop, Runtime
+from ashore_runtime import GuardSettings, Limits, Loop, Refused, Runtime
+from ashore_runtime import bundle as bundles
 from ashore_runtime.posterior import Posterior
 from ashore_runtime.results import ActResult, Evidence
 from ashore_runtime.schema import Refinement
@@ -85,15 +87,23 @@ def load_runtime(bundle: Path, caution: Caution, journal: Path | None = None, fr
         over_budget=caution.over_budget,
     )
     without = caution.caution == NO_CAUTION
-    runtime = Runtime.load(
-        bundle,
-        limits=limits,
-        journal=journal,
-        eta=0.0 if without else caution.eta,
-        caution=None if without else caution.caution,
-        refinement=caution.refinement,
-        freeze=freeze,
-    )
+    try:
+        runtime = Runtime.load(
+            bundle,
+            limits=limits,
+            journal=journal,
+            eta=0.0 if without else caution.eta,
+            caution=None if without else caution.caution,
+            refinement=caution.refinement,
+            freeze=freeze,
+        )
+    except Refused:
+        # The bundle is not to blame for what somebody else asked of it.
+        if caution.caution in ("actor", "both") and not bundles.load(bundle).manifest.network.risk_conditioned:
+            raise Refused(
+                f"Caution '{caution.caution}' needs an actor that takes a risk level, and that of {bundle} takes none."
+            ) from None
+        raise
     runtime.arm()
     return runtime
 
@@ -142,12 +152,11 @@ def _episode(
             next(ticks)
         result = runtime.act(observation)
         following, reward, terminated, truncated, info = env.step(result.action)
-        if "cost" not in info:
-            raise ValueError("The environment reports no cost: every step needs info['cost'].")
+        cost = cost_of(info, decision)
         diverged, ended = bool(info.get("diverged", False)), bool(terminated or truncated)
         following = np.asarray(following)
         # A world that left the finite numbers has a cost and teaches nothing.
-        evidence = runtime.observe(following, None if diverged else float(reward), float(info["cost"]))
+        evidence = runtime.observe(following, None if diverged else float(reward), cost)
         known = runtime.posterior.precision_sum
         yield Moment(
             episode=episode,
@@ -156,13 +165,28 @@ def _episode(
             result=result,
             evidence=evidence,
             reward=float(reward),
-            cost=float(info["cost"]),
+            cost=cost,
             spread=float(np.mean(1.0 / np.sqrt(1.0 + known))) if len(known) else 0.0,
             diverged=diverged,
             ended=ended,
             metrics={name[len("metric_") :]: float(v) for name, v in info.items() if name.startswith("metric_")},
         )
         observation, decision = following, decision + 1
+
+
+def cost_of(info: Mapping[str, Any], decision: int) -> float:
+    """What a step cost; a budget that is kept with a cost nobody knows is not kept, so anything doubtful is refused."""
+    if "cost" not in info:
+        raise ValueError("The environment reports no cost: every step needs info['cost'].")
+    found = np.asarray(info["cost"])
+    # float() would also read a text.
+    cost = float(found.item()) if found.size == 1 and found.dtype.kind in "biuf" else math.nan
+    if not (math.isfinite(cost) and cost >= 0.0):
+        raise ValueError(
+            f"The environment reported a cost of {info['cost']} at decision {decision + 1}; every step needs a finite "
+            "cost of at least 0."
+        )
+    return cost
 
 
 class Records(NamedTuple):

@@ -6,8 +6,10 @@ numbers are called: `observation_names` and `action_names` as attributes of the 
 manifest's, in its order. Nothing is guessed from shapes.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,17 @@ def draw_parameters(task: str, preset: str | None, shift: str, seed: int, count:
     return [{name: float(values[i]) for name, values in fields.items()} for i in range(count)]
 
 
+def task_of(manifest: Manifest) -> str:
+    """The task that a bundle was trained for, if it is one of ours."""
+    task = manifest.task.name
+    if task not in tasks.TASKS:
+        raise ValueError(
+            f"The bundle is for the task '{task}', which this installation does not know: give its world as --env "
+            "module:ID."
+        )
+    return task
+
+
 def world(
     manifest: Manifest, task: str, preset: str | None, parameters: Mapping[str, float], pictures: bool = False
 ) -> AshoreEnv:
@@ -51,7 +64,8 @@ def foreign(
 ) -> gymnasium.Env[Any, Any]:
     """Anybody's environment by `module:ID`, made by Gymnasium and checked against the manifest."""
     try:
-        env = gymnasium.make(identifier, render_mode="rgb_array" if pictures else None)
+        with _importing_from_here():
+            env = gymnasium.make(identifier, render_mode="rgb_array" if pictures else None)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"There is no environment '{identifier}' to be made here ({_first_line(error)}).") from error
     observation, action = _names_in(names_file) if names_file is not None else (None, None)
@@ -108,6 +122,17 @@ def _check_names(kind: str, fields: tuple[Field, ...], given: list[str]) -> None
             )
 
 
+@contextlib.contextmanager
+def _importing_from_here() -> Generator[None, None, None]:
+    """Also from the current folder, where an installed command does not look for modules by itself."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
 def _exposed(env: gymnasium.Env[Any, Any], attribute: str) -> list[str] | None:
     found = getattr(env.unwrapped, attribute, None)
     if found is None:
@@ -120,6 +145,8 @@ def _described(fields: Sequence[Any]) -> list[str]:
 
 
 def _names_in(path: Path) -> tuple[list[str], list[str]]:
+    if not path.exists():
+        raise ValueError(f"The file of names {path} does not exist.")
     try:
         content = json.loads(path.read_text())
         sides = content["observation"], content["action"]

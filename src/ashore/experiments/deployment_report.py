@@ -1,8 +1,10 @@
 """What a deployment leaves behind: one line of JSON per decision, a summary, a figure and a video."""
 
+import contextlib
+import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +14,53 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageDraw
 
 from ashore.environments.video import write_video
+from ashore.experiments import deployment_supervised
 from ashore.experiments.deployment import Moment
 from ashore_runtime.schema import Manifest
 
 LOG, SUMMARY, FIGURE, VIDEO = "decisions.jsonl", "summary.json", "deployment.png", "deployment.mp4"
+JOURNAL = "run.jnl"
+_LOGS = (LOG, deployment_supervised.LOG)
+_FILES = (*_LOGS, SUMMARY, FIGURE, VIDEO, JOURNAL)
+_USUAL = Path("runs/deploy")
 _DIGITS = 6
 """Significant digits in the log; the journal keeps every bit for whoever needs them."""
 _STRIP = 46
 """Height in pixels of the words above a picture."""
+
+
+@contextlib.contextmanager
+def claimed(wish: Path | None) -> Generator[Path, None, None]:
+    """A folder for one deployment; if nothing was decided in it, nothing is left of it.
+
+    Args:
+        wish: a folder without a deployment; None takes the first of runs/deploy, runs/deploy-2, ... that is not there.
+    """
+    folder = wish or _free()
+    if any((folder / name).exists() for name in _FILES):
+        raise ValueError(f"{folder} holds a deployment already: choose another folder.")
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=wish is not None)
+    try:
+        yield folder
+    finally:
+        if not any((folder / name).is_file() and (folder / name).stat().st_size for name in _LOGS):
+            _take_back(folder, missing)
+
+
+def _free() -> Path:
+    numbered = (_USUAL.with_name(f"{_USUAL.name}-{number}") for number in itertools.count(2))
+    return next(folder for folder in itertools.chain([_USUAL], numbered) if not folder.exists())
+
+
+def _take_back(folder: Path, made: Sequence[Path]) -> None:
+    """Remove the files of a deployment that did not begin, and the folders that were made for it."""
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    for place in made:
+        # Somebody else's files may have come in between.
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
 
 def line(moment: Moment) -> dict[str, Any]:
@@ -133,13 +174,12 @@ def write(
     """Run a deployment to its end and report it.
 
     Args:
-        folder: where to.
+        folder: where to; it must be there.
         moments: the deployment; it advances as this takes from it.
         tally: is told every moment.
         facts: what the summary should also say.
         pictures: the environment at each moment, asked for once after each; None makes no video.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     kept: list[Moment] = []
 
     def logged() -> Iterator[Moment]:

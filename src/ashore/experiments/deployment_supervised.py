@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO
 import gymnasium
 import numpy as np
 
+from ashore.experiments.deployment import cost_of
 from ashore_runtime import ActuatorLink, Mode, Refused, Supervisor, process
 from ashore_runtime.schema import Manifest
 from ashore_runtime.supervisor import POLICY, Sent
@@ -93,13 +94,14 @@ class _Robot:
     def move(self) -> dict[str, Any]:
         """One control period under the last command."""
         observation, reward, terminated, truncated, info = self._env.step(self._command)
+        cost = cost_of(info, self.decision)
         self.decision += 1
         return {
             "observation": np.asarray(observation).tolist(),
             "reward": float(reward),
             "terminated": bool(terminated),
             "truncated": bool(truncated),
-            "info": _plain(info),
+            "info": _plain(info) | {"cost": cost},
         }
 
 
@@ -143,7 +145,7 @@ def _drive(supervisor: Supervisor, robot: _Robot, episodes: int, lines: TextIO) 
         where = {"episode": robot.episode, "decision": robot.decision}
         report = robot.move()
         supervisor.tell(json.dumps(report | {"source": sent.source}).encode())
-        line = where | _line(sent, last) | {"cost": report["info"].get("cost")}
+        line = where | _line(sent, last) | {"cost": report["info"]["cost"]}
         lines.write(json.dumps(line) + "\n")
         if sent.source == POLICY:
             last = sent.since
@@ -167,6 +169,6 @@ def _line(sent: Sent, last: int | None) -> dict[str, Any]:
 
 
 def _plain(info: dict[str, Any]) -> dict[str, Any]:
-    """What a deployment reads of a step's `info`."""
-    known = {name: float(value) for name, value in info.items() if name == "cost" or name.startswith(_METRIC)}
+    """What a deployment reads of an `info` besides the cost."""
+    known = {name: float(value) for name, value in info.items() if name.startswith(_METRIC)}
     return known | {"diverged": bool(info.get("diverged", False))}

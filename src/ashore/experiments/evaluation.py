@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load_file
 
-from ashore import artifacts, names
+from ashore import artifacts, names, sensible
 from ashore.environments import randomisation
 from ashore.environments.base import Task
 from ashore.experiments import training
@@ -47,6 +47,9 @@ class EvaluationConfig:
 
     Every run declares one (`attack.radius`, `attack.steps`), whatever it was trained by.
     """
+
+    def __post_init__(self) -> None:
+        sensible.at_least(self, 1, "environments", "episodes")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import ashore
+import ashore_runtime
 from ashore import artifacts
 from ashore.environments.base import Task
 from ashore.experiments import training
@@ -214,9 +215,9 @@ def versions() -> dict[str, str]:
 
 
 def _revision() -> str:
-    """The last commit that touched this package; `+` where something is not committed."""
-    here = str(Path(ashore.__file__).parent)
-    asked = (["log", "-1", "--format=%H", "--", "."], ["status", "--porcelain", "--", "."])
+    """The last commit that touched either package; `+` where something is not committed."""
+    here, runtime = (str(Path(str(package.__file__)).parent) for package in (ashore, ashore_runtime))
+    asked = (["log", "-1", "--format=%H", "--", here, runtime], ["status", "--porcelain", "--", here, runtime])
     try:
         answers = [subprocess.run(["git", "-C", here, *words], capture_output=True, text=True) for words in asked]
     except OSError:

@@ -33,13 +33,19 @@ _SPIDR = (
 EQUAL_TERMS: dict[str, tuple[str, ...]] = {
     "PointGoal2": (*_SPIDR, "spidr.train.spidr.weight=1"),
     # At weight 1 an episode of our own policy is charged 700 here, of a budget of 20.
-    "Platoon": (*_SPIDR, "spidr.train.spidr.weight=0.01", "pearl.train.actor_learning_rate=1e-4"),
+    "Platoon": (
+        *_SPIDR,
+        "spidr.train.spidr.weight=0.01",
+        "pearl.train.actor_learning_rate=1e-4",
+        "robust.train.actor_learning_rate=1e-4",
+    ),
 }
 """What methods are set to in all suites, by task, before what is asked for.
 
 SPiDR has everybody's worlds and multiplier; as published it trains in worlds that hardly differ, and is charged next to
-nothing in our physics. Its weight charges our own policy for about a third of the budget in Train. PEARL's actor
-follows its critics where others learn through the physics, and has the rate that was best for that (results/trials, j).
+nothing in our physics. Its weight charges our own policy for about a third of the budget in Train. The actors
+of PEARL and Robust follow their critics where others learn through the physics, and have the rate that was best for
+that (results/trials, j).
 """
 
 

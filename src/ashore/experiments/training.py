@@ -116,7 +116,7 @@ def execute(
     """
     run = load(folder)
     task, method = task_of(run), registry.lookup(run.method)
-    for sentence in method.remarks(task, run.train):
+    for sentence in method.advice(task, run.train):
         watcher.note(sentence)
     needed = run.seeds * replay.bytes_needed(replay_config(task, run.train))
     _refuse_too_large(needed)

@@ -4,6 +4,7 @@ The posterior starts at the prior once, with the first decision, and is kept fro
 its mean, without noise. Nothing of the simulator's parameters reaches the policy. An attacker may disturb what it sees.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -144,10 +145,11 @@ def probe(latents: np.ndarray, targets: np.ndarray) -> float:
         targets: [world].
 
     Returns:
-        R^2, negative where the fit is worse than the mean.
+        R^2, negative where the fit is worse than the mean; NaN where the judged worlds do not differ.
     """
     half = len(targets) // 2
     design = np.concatenate([latents, np.ones((len(latents), 1))], axis=1).astype(np.float64)
     weights, *_ = np.linalg.lstsq(design[:half], targets[:half].astype(np.float64), rcond=None)
     error = targets[half:] - design[half:] @ weights
-    return float(1.0 - np.mean(error**2) / np.var(targets[half:]))
+    variance = float(np.var(targets[half:]))
+    return 1.0 - float(np.mean(error**2)) / variance if variance > 0.0 else math.nan

@@ -6,9 +6,9 @@ the actor's weights, through every decision and everything that follows from it.
     (lambda J_c - J_r) / (1 + lambda)
 
 over a few worlds, each for one episode from the prior on, as it is deployed: on the mean of its posterior, without
-noise. What the policy believes, and what an attacker shows it, are taken as given. At level eta of a risk-conditioned
-policy lambda is that of `risk.multiplier_at`. The critics learn beside it what this actor is worth, and deployment
-needs them; they no longer teach it (paper: eq 11).
+noise. What the policy believes is taken as given. At level eta of a risk-conditioned policy lambda is that of
+`risk.multiplier_at`. The critics learn beside it what this actor is worth, and deployment needs them; they no longer
+teach it (paper: eq 11).
 """
 
 from dataclasses import dataclass
@@ -51,13 +51,11 @@ def improve(
     learner: LearnerState,
     normalisers: Normalisers,
     models: Parameters | None,
-    decisions: Array,
 ) -> tuple[LearnerState, Metrics]:
     """`config.steps` steps of the actor, and their metrics on average.
 
     Args:
         models: the ensemble whose disagreement the method is charged for, if it is.
-        decisions: taken so far in the run: attackers grow with them.
     """
     multiplier = learner.multiplier.multiplier
 
@@ -69,7 +67,7 @@ def improve(
 
         def loss(actor: Params) -> tuple[Array, Metrics]:
             params = learner.params | learner.private | {"actor": actor}
-            known = (task, learner_config, recipe, params, normalisers, models, decisions)
+            known = (task, learner_config, recipe, params, normalisers, models)
             returns, costs = Episodes(*known, parameters, levels).run(scene_key)
             total = jnp.mean((charge * costs - returns) / (1.0 + charge))
             return total, {"actor_loss": total, "physics_return": jnp.mean(returns), "physics_cost": jnp.mean(costs)}
@@ -93,7 +91,6 @@ class Episodes:
     params: Params
     normalisers: Normalisers
     models: Parameters | None
-    decisions: Array
     parameters: Parameters
     levels: Array
 
@@ -102,28 +99,23 @@ class Episodes:
         worlds = rollout.start(self.task, key, self.parameters)
         count, nets = worlds.decision.shape[0], self.config.objective.architecture
         prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
-        undisturbed = jnp.zeros((count, nets.observation), jnp.float32)
 
         # What one decision leaves behind for the way back is forgotten and computed again: memory for speed, at par.
         one_decision = jax.checkpoint(lambda carry, _: self._decision(*carry))
         length = self.task.description.decisions_per_episode
-        _, (rewards, costs) = jax.lax.scan(one_decision, (worlds, prior, undisturbed), None, length=length)
+        _, (rewards, costs) = jax.lax.scan(one_decision, (worlds, prior), None, length=length)
         return jnp.sum(rewards, axis=0), jnp.sum(costs, axis=0)
 
     def _decision(
-        self, worlds: Worlds, posterior: NaturalPosterior, disturbance: Array
-    ) -> tuple[tuple[Worlds, NaturalPosterior, Array], tuple[Array, Array]]:
+        self, worlds: Worlds, posterior: NaturalPosterior
+    ) -> tuple[tuple[Worlds, NaturalPosterior], tuple[Array, Array]]:
         nets, habits = self.config.objective.architecture, self.recipe.habits
         latents = jax.vmap(encoder.mean)(posterior)
         condition = jax.vmap(lambda *example: architecture.condition(nets, *example))(latents, self.levels)
-        shown = worlds.observation
-        if habits.attack is not None:
-            known = (nets, self.params, self.normalisers, self._see, shown, condition)
-            disturbance = jax.lax.stop_gradient(habits.attack(*known, disturbance, self.decisions))
-            shown = normalisation.disturbed(self.normalisers.observation, shown, disturbance)
-        quiet = jnp.zeros(shown.shape[0], jnp.float32)
-        push = jnp.zeros((shown.shape[0], nets.action), jnp.float32)
-        actions = habits.act(nets, self.params, jax.vmap(self._see)(shown), condition, quiet, push)
+        seen = jax.vmap(self._see)(worlds.observation)
+        quiet = jnp.zeros(seen.shape[0], jnp.float32)
+        push = jnp.zeros((seen.shape[0], nets.action), jnp.float32)
+        actions = habits.act(nets, self.params, seen, condition, quiet, push)
         before = worlds.state
         worlds, transition, _ = rollout.advance(self.task, worlds, actions, self.parameters)
         cost = transition.cost
@@ -131,9 +123,9 @@ class Episodes:
             assert self.models is not None
             ensemble = (self.recipe.disagreement, self.task, self.normalisers, self.models)
             cost = cost + disagreement.penalties(*ensemble, before, actions)
-        seen = jax.lax.stop_gradient(transition._replace(observation=shown))
-        posterior = habits.believe(nets, self.params, self.normalisers, posterior, seen)
-        return (worlds, jax.lax.stop_gradient(posterior), disturbance), (transition.reward, cost)
+        happened = jax.lax.stop_gradient(transition)
+        posterior = habits.believe(nets, self.params, self.normalisers, posterior, happened)
+        return (worlds, jax.lax.stop_gradient(posterior)), (transition.reward, cost)
 
     def _see(self, observation: Array) -> Array:
         return normalisation.see(self.config.objective.architecture, self.normalisers.observation, observation)

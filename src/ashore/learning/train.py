@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ashore import names
+from ashore import names, sensible
 from ashore.budget import Budget
 from ashore.environments import randomisation
 from ashore.environments.base import Task
@@ -110,10 +110,13 @@ class TrainConfig:
     """For `pearl` alone."""
 
     def __post_init__(self) -> None:
-        for name in ("averaging", "smoothness"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0.0:
-                raise ValueError(f"{name} must not be negative, as {value!r} is.")
+        counts = ("worlds", "decisions", "updates_per_decision", "chunk", "steps", "batch_tasks", "batch_transitions")
+        sensible.at_least(self, 1, *counts)
+        sensible.at_least(self, 2, "capacity")
+        sensible.at_least(self, 0, "learning_starts", "averaging", "smoothness", "beta_kl")
+        sensible.positive(self, "learning_rate", "actor_learning_rate", "reward_scale", "aim")
+        sensible.share(self, "rate_left", "target_rate")
+        sensible.discount(self, "reward_discount", "cost_discount")
 
 
 class TrainState(NamedTuple):
@@ -259,7 +262,7 @@ def train_chunk(
     summary = _summary(metrics)
     settings = learner_config(task, config, recipe)
     if settings.actor_steps is not None:
-        given = (state.learner, state.normalisers, state.models, state.collector.decisions)
+        given = (state.learner, state.normalisers, state.models)
         learner, taught = through_physics.improve(task, config.through_physics, settings, recipe, *given)
         state, summary = state._replace(learner=learner), summary | taught
     if not recipe.contextual:

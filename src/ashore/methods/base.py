@@ -40,11 +40,27 @@ class Method:
         """The recipe; a method that is not trained says what to do instead."""
         if self.recipe is None:
             raise ValueError(self.instead)
+        for field in task.description.action:
+            if (field.low, field.high) != (-1.0, 1.0):
+                raise ValueError(
+                    f"Policies act in [-1, 1], and the action '{field.name}' of {task.description.name} lies in "
+                    f"[{field.low:g}, {field.high:g}]: let its step make the command (and `action_map` say how)."
+                )
         if config.through_physics.steps > 0 and not task.description.differentiable:
             raise ValueError(
                 f"The physics of {task.description.name} cannot be differentiated: through_physics.steps must be 0."
             )
         return self.recipe(task, config)
+
+    def advice(self, task: Task, config: TrainConfig) -> tuple[str, ...]:
+        """What somebody who trains it with these settings should know, one sentence each."""
+        if config.through_physics.steps == 0 or self.trained_by(task, config).actor_through_physics:
+            return self.remarks(task, config)
+        return (
+            *self.remarks(task, config),
+            "The actor of this method follows its critics: `through_physics` has no part in it, and the preset's "
+            "`actor_learning_rate` was chosen for methods that learn so (for critics on Platoon 1e-4 is better).",
+        )
 
     def start(self, task: Task, config: TrainConfig, key: Array) -> TrainState:
         """A run before its first decision, for one key."""

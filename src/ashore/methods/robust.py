@@ -19,7 +19,12 @@ def recipe(task: Task, config: TrainConfig) -> Recipe:
     """No latent, and an attacker who grows strong in the course of the run."""
     ranges = names.lookup("shift", config.attack.worlds, task.description.shifts)
     attack = observation_attack.ramped(config.attack, config.decisions)
-    return replace(without_latent(ranges), habits=replace(WITHOUT_LATENT, attack=attack))
+    return replace(
+        without_latent(ranges),
+        habits=replace(WITHOUT_LATENT, attack=attack),
+        # Five gradients of the attacker in every decision of every episode would be a hundred times the physics.
+        actor_through_physics=False,
+    )
 
 
 ROBUST = Method(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ashore import sensible
 from ashore.networks import actor, critic, dynamics_head, encoder
 from ashore.networks.actor import ActorConfig
 from ashore.networks.critic import COST, REWARD, CriticConfig
@@ -52,6 +53,11 @@ class Sizes:
     """Matrix products in `float32`, `tensorfloat32` or `bfloat16`; weights and outputs are always float32."""
 
     def __post_init__(self) -> None:
+        sensible.at_least(self, 1, "critic_width", "fractions", "latent", "context", "cosines")
+        # A deployed policy that nobody refines has no critics, and so no heads.
+        sensible.at_least(self, 0, "critic_blocks", "critic_heads")
+        if min(self.hidden, default=1) < 1:
+            raise ValueError(f"hidden layers have at least one unit each, not {self.hidden}.")
         if self.compute not in COMPUTE:
             raise ValueError(f"compute must be one of {', '.join(COMPUTE)}, not '{self.compute}'.")
 
