@@ -12,6 +12,7 @@ With K steps that makes 1 + 2 K passes instead of 1 + 5 K. Over a batch of world
 the better one.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -39,6 +40,42 @@ class _Progress(NamedTuple):
     steps: Array
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """Both critics in one state."""
+
+    config: CriticConfig
+    critics: Params
+    observation: Array
+    condition: Array
+    embeddings: Array
+    """Of the fractions at which each critic is read, [REWARD or COST, fraction, width]."""
+
+    @classmethod
+    def at(cls, nets: Architecture, critics: Params, observation: Array, condition: Array, eta: Array) -> "_Asked":
+        fractions = jnp.stack([quantiles.midpoints(level, nets.sizes.fractions) for level in (0.0, eta)])
+        embed = jax.vmap(jax.vmap(lambda params, tau: critic.embedding(nets.critic, params, tau), (None, 0)))
+        return cls(nets.critic, critics, observation, condition, embed(critics, fractions))
+
+    def look(self, iterate: Array, candidate: Array) -> tuple[Array, Array]:
+        """The reward gradient at the iterate, and the cost of the candidate."""
+        rows = jnp.stack([self._about(iterate), self._about(candidate)])
+        raw = jax.vmap(lambda *one: _forward(self.config, *one))(self.critics, rows, self.embeddings)
+        return jnp.mean(raw[REWARD], axis=(0, 2))[1:], _worst_head(raw[COST])[0]
+
+    def cost_gradient(self, action: Array) -> Array:
+        """That of the greatest head."""
+        params = critic.one_of(self.critics, COST)
+        return _worst_head(_forward(self.config, params, self._about(action), self.embeddings[COST]))[1:]
+
+    def _about(self, action: Array) -> Array:
+        """What a critic is asked, and the directions in which the action can go, [1 + actions, inputs]."""
+        directions = jnp.eye(action.shape[0], dtype=jnp.float32)
+        around = ((0, 0), (self.observation.shape[0], self.condition.shape[0]))
+        asked = jnp.concatenate([self.observation, action, self.condition])
+        return jnp.concatenate([asked[None], jnp.pad(directions, around)])
+
+
 def refine(
     config: RefinementConfig,
     nets: Architecture,
@@ -60,23 +97,7 @@ def refine(
         threshold: d, in the unit of Q_c.
     """
     assert nominal.ndim == 1 and eta.ndim == 0, (nominal.shape, eta.shape)
-    shape, share = nets.critic, refinement.weight(config, eta)
-    fractions = jnp.stack([quantiles.midpoints(level, nets.sizes.fractions) for level in (0.0, eta)])
-    embed = jax.vmap(jax.vmap(lambda params, tau: critic.embedding(shape, params, tau), (None, 0)))
-    embeddings = embed(critics, fractions)
-    cost_params = critic.one_of(critics, COST)
-
-    def asked_about(action: Array) -> Array:
-        return _with_directions(observation, action, condition)
-
-    def look(iterate: Array, candidate: Array) -> tuple[Array, Array]:
-        """The reward gradient at the iterate, and the cost of the candidate."""
-        rows = jnp.stack([asked_about(iterate), asked_about(candidate)])
-        raw = jax.vmap(lambda *one: _forward(shape, *one))(critics, rows, embeddings)
-        return jnp.mean(raw[REWARD], axis=(0, 2))[1:], _worst_head(raw[COST])[0]
-
-    def cost_gradient(action: Array) -> Array:
-        return _worst_head(_forward(shape, cost_params, asked_about(action), embeddings[COST]))[1:]
+    share, asked = refinement.weight(config, eta), _Asked.at(nets, critics, observation, condition, eta)
 
     def sent(iterate: Array) -> Array:
         return iterate if config.weight == "full" else refinement.project(nominal + share * (iterate - nominal))
@@ -86,9 +107,9 @@ def refine(
 
     def one_step(now: _Progress) -> _Progress:
         moved = refinement.after_reward(config, now.reward_gradient, nominal, now.iterate)
-        iterate = refinement.after_cost(config, cost_gradient(moved), moved)
+        iterate = refinement.after_cost(config, asked.cost_gradient(moved), moved)
         candidate = iterate if config.keep == "last" else sent(iterate)
-        reward_gradient, cost = look(iterate, candidate)
+        reward_gradient, cost = asked.look(iterate, candidate)
         if config.keep == "last":
             return _Progress(iterate, reward_gradient, cost, now.best, now.best_cost, now.steps + 1)
         better = (cost <= threshold) | (cost < now.best_cost - LEAST_GAIN * jnp.abs(now.best_cost))
@@ -96,7 +117,7 @@ def refine(
         best_cost = jnp.where(better, cost, now.best_cost)
         return _Progress(iterate, reward_gradient, best_cost, best, best_cost, now.steps + 1)
 
-    first_gradient, nominal_cost = look(nominal, nominal)
+    first_gradient, nominal_cost = asked.look(nominal, nominal)
     triggered = (eta > 0.0) & (nominal_cost > threshold)
     start = _Progress(nominal, first_gradient, nominal_cost, nominal, nominal_cost, jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(unfinished, one_step, start)
@@ -104,15 +125,8 @@ def refine(
         action, cost = end.best, end.best_cost
     else:
         action = sent(end.iterate)
-        cost = end.judged if config.weight == "full" else look(action, action)[1]
+        cost = end.judged if config.weight == "full" else asked.look(action, action)[1]
     return refinement.executed(nominal, nominal_cost, triggered, action, cost, end.steps)
-
-
-def _with_directions(observation: Array, action: Array, condition: Array) -> Array:
-    """What a critic is asked, and the directions in which the action can go, [1 + actions, inputs]."""
-    directions = jnp.eye(action.shape[0], dtype=jnp.float32)
-    around = ((0, 0), (observation.shape[0], condition.shape[0]))
-    return jnp.concatenate([jnp.concatenate([observation, action, condition])[None], jnp.pad(directions, around)])
 
 
 def _worst_head(raw: Array) -> Array:
