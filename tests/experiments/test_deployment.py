@@ -156,7 +156,10 @@ def test_a_mistake_is_answered_in_one_sentence(careful, tmp_path, words, complai
 def test_a_task_that_nobody_here_knows_is_deployed_in_as_an_environment(careful, monkeypatch, tmp_path, capsys):
     monkeypatch.delitem(tasks.TASKS, "Cart")
     assert main(["deploy", str(careful), "--out", str(tmp_path / "out")]) == 2
-    assert "the task 'Cart', which this installation does not know: give its world as --env" in capsys.readouterr().err
+    assert (
+        "the task 'Cart', which this installation does not know: give its world as --task module:FAMILY or --env"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("verb", ["inspect", "deploy"])

@@ -1,7 +1,9 @@
 """The registry of worlds: to add one, add an entry (see docs/add_a_task.md)."""
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 from ashore import names
@@ -51,14 +53,22 @@ def lookup(name: str) -> TaskFamily:
 
 def _imported(name: str) -> TaskFamily:
     module, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        # A console script does not look where it is called from, and a task of one's own usually lies there.
-        sys.path.append(here)
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        with importing_from_here():
+            found = getattr(importlib.import_module(module), attribute, None)
     except ImportError as problem:
         raise ValueError(f"There is no task '{name}': {problem}.") from problem
     if not isinstance(found, TaskFamily):
         raise ValueError(f"There is no task '{name}': {module} has no TaskFamily of that name.")
     return found
+
+
+@contextlib.contextmanager
+def importing_from_here() -> Generator[None, None, None]:
+    """Also from the current folder, where an installed command does not look for modules by itself."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)

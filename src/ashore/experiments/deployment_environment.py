@@ -6,10 +6,8 @@ numbers are called: `observation_names` and `action_names` as attributes of the 
 manifest's, in its order. Nothing is guessed from shapes.
 """
 
-import contextlib
 import json
-import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +42,8 @@ def task_of(manifest: Manifest) -> str:
     task = manifest.task.name
     if task not in tasks.TASKS:
         raise ValueError(
-            f"The bundle is for the task '{task}', which this installation does not know: give its world as --env "
-            "module:ID."
+            f"The bundle is for the task '{task}', which this installation does not know: give its world as --task "
+            "module:FAMILY or --env module:ID."
         )
     return task
 
@@ -64,7 +62,7 @@ def foreign(
 ) -> gymnasium.Env[Any, Any]:
     """Anybody's environment by `module:ID`, made by Gymnasium and checked against the manifest."""
     try:
-        with _importing_from_here():
+        with tasks.importing_from_here():
             env = gymnasium.make(identifier, render_mode="rgb_array" if pictures else None)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"There is no environment '{identifier}' to be made here ({_first_line(error)}).") from error
@@ -120,17 +118,6 @@ def _check_names(kind: str, fields: tuple[Field, ...], given: list[str]) -> None
             raise ValueError(
                 f"The environment's {kind} has '{name}' at place {index}, where the bundle has '{field.name}'."
             )
-
-
-@contextlib.contextmanager
-def _importing_from_here() -> Generator[None, None, None]:
-    """Also from the current folder, where an installed command does not look for modules by itself."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
 
 
 def _exposed(env: gymnasium.Env[Any, Any], attribute: str) -> list[str] | None:
