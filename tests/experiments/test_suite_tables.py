@@ -209,8 +209,8 @@ def test_figures_come_with_their_data_and_leave_out_what_is_missing(tmp_path, ca
     assert main(["suite", "figures", "toy", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     folder = tmp_path / "toy" / "reports" / "toy"
-    drawn = ["reward_cost", "shifts", "deployment_Cart_deploy", "training_Cart", "encoder_Cart", "calibration_Cart"]
-    for name in drawn:
+    of_training = ["training_Cart", "encoder_Cart", "charge_Cart"]
+    for name in ["reward_cost", "shifts", "deployment_Cart_deploy", *of_training, "calibration_Cart"]:
         assert f"figure: {folder / name}.png" in shown
         assert (folder / f"{name}.png").stat().st_size > 1000
     with (folder / "deployment_Cart_deploy.csv").open() as file:
@@ -222,6 +222,12 @@ def test_figures_come_with_their_data_and_leave_out_what_is_missing(tmp_path, ca
     assert float(mine[-1]["eta"]) == 0.5
     with (folder / "training_Cart.csv").open() as file:
         assert [row["episode_return"] for row in csv.DictReader(file)] == ["", "", "1.0", "3.0"]
+    with (folder / "encoder_Cart.csv").open() as file:
+        probed = [row["probe_force"] for row in csv.DictReader(file)]
+    assert probed == ["0.9", "", "0.9", ""]
+    with (folder / "charge_Cart.csv").open() as file:
+        charged = [(row["method"], row["cost_rate"], row["penalty_rate"]) for row in csv.DictReader(file)]
+    assert charged == 2 * [("risk_adaptive", "4.0", "90.0"), ("risk_adaptive", "2.0", "0.0")]
     with (folder / "calibration_Cart.csv").open() as file:
         first, *_, last = csv.DictReader(file)
     assert (first["epsilon"], first["Delta_c(0.9)"], last["L_c"]) == ("1.0", "0.2", "")

@@ -34,7 +34,7 @@ SUITE = Suite(
     summary="carts",
     cells=tuple(Cell("Cart", method) for method in METHODS),
     shown=(Shown("Cart", "Train", (OWN,), "Train"), Shown("Cart", "Both", ("train", "deploy"))),
-    figures=("scatter", "shifts", "deployment", "training", "encoder", "calibration"),
+    figures=("scatter", "shifts", "deployment", "training", "encoder", "charge", "calibration"),
     deployed_in=(("Cart", "deploy"),),
     preset="toy",
     seeds=2,
@@ -111,7 +111,14 @@ def train(folder: Path, watcher: Any, stop: Callable[[], bool]) -> training.Endi
         {"decisions": 8, "env_steps": 128, "episode_return": [None, None], "episode_cost": [None, None]},
         {"decisions": 16, "env_steps": 256, "episode_return": [1.0, 3.0], "episode_cost": [4.0, 2.0]},
     ]
-    learnt = {"encoder_loss": [2.0, 1.0], "kl": [0.1, 0.2]} if run.method == "risk_adaptive" else {}
+    learnt = {
+        "encoder_loss": [2.0, 1.0],
+        "kl": [0.1, 0.2],
+        "probe_force": [0.9, None],
+        "cost_rate": [4.0, 2.0],
+        "penalty_rate": [90.0, 0.0],
+    }
+    learnt = learnt if run.method == "risk_adaptive" else {}
     lines = [json.dumps({**row, "multiplier": [1.0, 0.5], **learnt}) + "\n" for row in rows]
     (folder / records.METRICS).write_text("".join(lines))
     return training.Ending(done, done >= run.train.decisions, folder)

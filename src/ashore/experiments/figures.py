@@ -24,6 +24,7 @@ _THIN, _THICK = 0.6, 1.8
 _MARKS = "osD^vP*X"
 _OTHERS = colormaps["tab20b"]
 """Colours of methods that are not in `METHOD_NAMES`."""
+_PROBE = "probe_"
 _LEGEND_ENTRY = 1.6
 """Width of a name in a legend, in inches."""
 
@@ -153,15 +154,47 @@ def training_curves(runs: Mapping[str, Sequence[Row]], budget: float, title: str
     return figure
 
 
-def encoder_curves(runs: Mapping[str, Sequence[Row]], title: str, names: Names = as_it_is) -> Figure:
-    """Encoder loss and KL to the prior against env steps; runs without an encoder are left out."""
-    learnt = {method: rows for method, rows in runs.items() if any("encoder_loss" in row for row in rows)}
-    figure, panels = _panels(2)
-    for method, rows in learnt.items():
-        for axes, metric in zip(panels, ("encoder_loss", "kl"), strict=True):
-            _seeds(axes, rows, metric, _colour(method), names(method))
-    for axes, label in zip(panels, ("encoder loss", "KL to the prior"), strict=True):
+def charge_curves(runs: Mapping[str, Sequence[Row]], budget: float, title: str, names: Names = as_it_is) -> Figure:
+    """What is earned, and what disagreement is charged for beside what is really paid, all per episode."""
+    figure, panels = _panels(3)
+    for method, rows in runs.items():
+        colour, name = _colour(method), names(method)
+        _seeds(panels[0], rows, "reward_rate", colour, name)
+        _seeds(panels[1], rows, "cost_rate", colour, f"{name}: cost")
+        _seeds(panels[1], rows, "penalty_rate", colour, f"{name}: charged beside it", style="--")
+        _seeds(panels[2], rows, "multiplier", colour, name)
+    panels[1].axhline(budget, **_BUDGET)
+    # Linear up to one, so that a charge of nothing has a place beside one of thirty budgets.
+    panels[1].set_yscale("symlog", linthresh=1.0)
+    panels[1].set_ylim(bottom=0.0)
+    for axes, label in zip(panels, ("reward per episode", "per episode", "multiplier"), strict=True):
         axes.set(xlabel="million env steps per seed", ylabel=label)
+    figure.suptitle(title)
+    _shared_legend(figure, [panels[1]])
+    return figure
+
+
+def encoder_metrics(runs: Mapping[str, Sequence[Row]]) -> tuple[str, ...]:
+    """What is known of the encoders: loss, KL, and how well a linear probe reads the world from each belief."""
+    found = dict.fromkeys(name for rows in runs.values() for row in rows for name in row if name.startswith(_PROBE))
+    known = [name for name in found if any(_numbers(row, name) for rows in runs.values() for row in rows)]
+    return ("encoder_loss", "kl", *known)
+
+
+def encoder_curves(runs: Mapping[str, Sequence[Row]], title: str, names: Names = as_it_is) -> Figure:
+    """Encoder loss, KL to the prior and probes against env steps; runs without an encoder are left out."""
+    learnt = {method: rows for method, rows in runs.items() if any("encoder_loss" in row for row in rows)}
+    metrics = encoder_metrics(learnt)
+    labels = {"encoder_loss": "encoder loss", "kl": "KL to the prior"}
+    figure, panels = _panels(len(metrics), columns=3)
+    for axes, metric in zip(panels, metrics, strict=True):
+        for method, rows in learnt.items():
+            _seeds(axes, rows, metric, _colour(method), names(method))
+        said = f"R^2 of {metric.removeprefix(_PROBE).replace('_', ' ')}"
+        axes.set(xlabel="million env steps per seed", ylabel=labels.get(metric, said))
+        if metric.startswith(_PROBE):
+            # A probe that knows nothing has any negative R^2, as large as one likes.
+            axes.set_ylim(-0.2, 1.0)
     figure.suptitle(title)
     _shared_legend(figure, [panels[0]])
     return figure
@@ -263,16 +296,20 @@ def _bars(rows: Sequence[Outcome]) -> np.ndarray | None:
     return np.array(ends).reshape(-1, 2).T
 
 
-def _seeds(axes: Axes, rows: Sequence[Row], metric: str, colour: str, label: str) -> None:
+def _seeds(axes: Axes, rows: Sequence[Row], metric: str, colour: str, label: str, style: str = "-") -> None:
     there = [row for row in rows if metric in row]
     if not there:
         return
     steps = np.array([row["env_steps"] for row in there]) / _MILLION
     values = np.array([[np.nan if value is None else value for value in row[metric]] for row in there], np.float64)
     for seed in values.T:
-        axes.plot(steps, seed, color=colour, linewidth=_THIN, alpha=0.6)
+        axes.plot(steps, seed, style, color=colour, linewidth=_THIN, alpha=0.6)
     known = ~np.isnan(values).all(axis=1)
-    axes.plot(steps[known], np.nanmean(values[known], axis=1), color=colour, linewidth=_THICK, label=label)
+    axes.plot(steps[known], np.nanmean(values[known], axis=1), style, color=colour, linewidth=_THICK, label=label)
+
+
+def _numbers(row: Row, metric: str) -> list[float]:
+    return [value for value in row.get(metric, ()) if value is not None]
 
 
 def _known(axes: Axes, x: Sequence[float], y: Sequence[float | None], colour: str, label: str) -> None:

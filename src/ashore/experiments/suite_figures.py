@@ -15,7 +15,7 @@ from ashore.experiments.suite_tables import write_csv
 
 _RESOLUTION = 150
 _TRAINING = ("episode_return", "episode_cost", "multiplier")
-_ENCODER = ("encoder_loss", "kl")
+_CHARGE = ("reward_rate", "cost_rate", "penalty_rate", "multiplier")
 
 
 class Drawn(NamedTuple):
@@ -93,7 +93,16 @@ def _encoder(book: Book) -> Iterator[Drawn]:
         runs = {name: rows for name, rows in recorded.items() if any("encoder_loss" in row for row in rows)}
         if runs:
             figure = figures.encoder_curves(runs, task, method_name)
-            yield Drawn(f"encoder_{task}", figure, list(_recorded(runs, _ENCODER)))
+            yield Drawn(f"encoder_{task}", figure, list(_recorded(runs, figures.encoder_metrics(runs))))
+
+
+def _charge(book: Book) -> Iterator[Drawn]:
+    for task in book.tasks:
+        recorded = suite_results.training_rows(book, task)
+        runs = {name: rows for name, rows in recorded.items() if any("penalty_rate" in row for row in rows)}
+        if runs:
+            figure = figures.charge_curves(runs, suite_results.budget_of(book, task), task, method_name)
+            yield Drawn(f"charge_{task}", figure, list(_recorded(runs, _CHARGE)))
 
 
 def _recorded(runs: Mapping[str, Sequence[Row]], metrics: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -147,6 +156,7 @@ FIGURES: dict[str, Callable[[Book], Iterator[Drawn]]] = {
     "deployment": _deployment,
     "training": _training,
     "encoder": _encoder,
+    "charge": _charge,
     "calibration": _calibration,
     "refinement": _refinement,
 }

@@ -154,7 +154,7 @@ SUITES: dict[str, Suite] = {
             Shown("Platoon", "Deploy", ("deploy",), paper_numbers.DEPLOY),
         ),
         paper_table=paper_numbers.TABLE_1,
-        figures=("scatter", "training", "encoder", "calibration"),
+        figures=("scatter", "training", "encoder", "charge", "calibration"),
     ),
     "ablation": Suite(
         summary="PointGoal2 without latent, with one, with risk adaptation: the paper's ablation",
@@ -185,7 +185,7 @@ SUITES: dict[str, Suite] = {
         cells=_cells("Platoon", *_DEPLOYED, "fvd"),
         shown=(*_train("Platoon"), Shown("Platoon", "Deploy", ("deploy",), paper_numbers.DEPLOY)),
         paper_table=paper_numbers.TABLE_1,
-        figures=("scatter", "deployment", "training", "encoder", "calibration"),
+        figures=("scatter", "deployment", "training", "encoder", "charge", "calibration"),
         deployed_in=(("Platoon", "deploy"),),
     ),
     "complexity": Suite(
@@ -198,7 +198,7 @@ SUITES: dict[str, Suite] = {
         cells=_cells("Platoon", "risk_adaptive", "without_risk_adaptation", "nominal", "fvd"),
         shown=(*_train("Platoon"), Shown("Platoon", "Deploy", ("deploy",), paper_numbers.DEPLOY)),
         paper_table=paper_numbers.TABLE_1,
-        figures=("scatter", "shifts", "deployment", "training", "encoder", "calibration", "refinement"),
+        figures=("scatter", "shifts", "deployment", "training", "encoder", "charge", "calibration", "refinement"),
         deployed_in=(("Platoon", "deploy"),),
         decision_work=("Platoon",),
         preset="smoke",
