@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from ashore.calibration import quick_refinement, refinement
+from ashore.calibration import refinement
 from ashore.calibration.refinement import RefinementConfig
 from ashore.learning import normalisation
 from ashore.learning.collect import update_posterior
@@ -35,6 +35,17 @@ class Decision(NamedTuple):
     """Predicted Q_c^eta of `action`, NaN where nobody asked."""
     steps: Array
     """Gradient steps taken, int32."""
+
+
+class Situation(NamedTuple):
+    """What a decision starts from."""
+
+    seen: Array
+    """The observation, as the networks get it."""
+    condition: Array
+    """What actor and critics are conditioned on."""
+    nominal: Array
+    """The actor's action."""
 
 
 class Agent(Protocol):
@@ -67,8 +78,6 @@ class CarefulPolicy:
     """The cost limit in the critics' unit: discounted."""
     caution: Caution = "refinement"
     refinement: RefinementConfig = RefinementConfig()
-    alone: bool = False
-    """Whether single decisions are made on an accelerator: the same numbers by a shorter way (`quick_refinement`)."""
 
     def __post_init__(self) -> None:
         if self.caution not in CAUTIONS:
@@ -84,23 +93,28 @@ class CarefulPolicy:
         """Numbers in which a world is described."""
         return self.nets.sizes.latent
 
-    def act(self, weights: Any, observation: Array, latent: Array, eta: Array) -> Decision:
-        """The action at risk level eta for one raw observation and one latent."""
+    @property
+    def threshold(self) -> float:
+        """What the upper-tail cost of an action may be, in the critics' unit."""
+        return self.refinement.threshold_scale * self.budget
+
+    def situation(self, weights: Any, observation: Array, latent: Array, eta: Array) -> Situation:
+        """What actor and critics see of one raw observation, one latent and a risk level, and the actor's answer."""
         params, normalisers = weights
         seen = normalisation.see(self.nets, normalisers.observation, observation)
         # Under `refinement` a policy that takes a risk level acts, and is judged, as the risk-neutral one.
         level = jnp.zeros_like(eta) if self.caution == "refinement" else eta
         condition = architecture.condition(self.nets, latent, level)
-        nominal = actor.apply(self.nets.actor, params["actor"], seen, condition)
+        return Situation(seen, condition, actor.apply(self.nets.actor, params["actor"], seen, condition))
+
+    def act(self, weights: Any, observation: Array, latent: Array, eta: Array) -> Decision:
+        """The action at risk level eta for one raw observation and one latent."""
+        seen, condition, nominal = self.situation(weights, observation, latent, eta)
         if self.caution == "actor":
             unknown = jnp.full((), jnp.nan, jnp.float32)
             return Decision(nominal, jnp.zeros((), bool), unknown, unknown, jnp.zeros((), jnp.int32))
-        threshold = self.refinement.threshold_scale * self.budget
-        if self.alone:
-            state = (params["critics"], seen, condition, nominal, eta, threshold)
-            return Decision(*quick_refinement.refine(self.refinement, self.nets, *state))
-        values = refinement.critic_values(self.nets, params["critics"], seen, condition, eta)
-        return Decision(*refinement.refine(self.refinement, values, nominal, eta, threshold))
+        values = refinement.critic_values(self.nets, weights[0]["critics"], seen, condition, eta)
+        return Decision(*refinement.refine(self.refinement, values, nominal, eta, self.threshold))
 
     def evidence(self, weights: Any, transition: Transition) -> NaturalPosterior:
         """What one transition says about the world: one Gaussian factor, or nothing if it diverged."""

@@ -1,15 +1,21 @@
-"""Algorithm 1 for one decision on an accelerator: what `refinement` computes, in a chain half as long.
+"""Algorithm 1 for one decision on an accelerator: what `refinement` computes, in a chain a third as long.
 
-A single decision keeps no accelerator busy: its time is the number of layers that have to wait for one another. Two
+A single decision keeps no accelerator busy: its time is the number of kernels that have to wait for one another. Four
 things make them fewer.
 
 - An action is a few numbers, so gradients are carried forward beside the values instead of back through the network:
   one pass of L layers where reverse mode needs 2 L. More is multiplied, and nobody waits for that.
 - What comes next is asked for in one pass: the reward gradient at the iterate, from which the next step starts, and the
-  cost of the candidate, which decides whether there is a next step. The two critics have the same shape.
+  cost of the candidate, which decides whether there is a next step. The two critics have the same shape. With K steps
+  that makes 1 + 2 K passes instead of 1 + 5 K.
+- Weights are centred beforehand, so that every layer's output has mean zero and its norm is one sum and no second one.
+- What the first layer makes of state and belief is computed once; an action only adds its own few rows.
 
-With K steps that makes 1 + 2 K passes instead of 1 + 5 K. Over a batch of worlds, where work counts, reverse mode is
-the better one.
+Over a batch of worlds, where work counts, reverse mode is the better one.
+
+Arrays have the axes [critic, head, row, fraction, width]. Along `row` the first is the value and the others are
+derivatives by the action, from the first layer to the last: what is linear treats them alike, and a bias belongs to the
+value alone.
 """
 
 from dataclasses import dataclass
@@ -28,6 +34,40 @@ from ashore.networks.layers import ACTIVATIONS, COMPUTE, NORM_EPSILON, Params
 from ashore.types import Array
 
 
+class _Layer(NamedTuple):
+    """Dense and layer norm."""
+
+    kernel: Array
+    """Centred over its outputs, [critic, head, in, out]; of the first layer only the rows of the action."""
+    bias: Array
+    """Centred, [critic, head, 1, 1, out], like the next two."""
+    scale: Array
+    shift: Array
+
+
+class _Weights(NamedTuple):
+    """Critics as `_forward` wants them."""
+
+    first: _Layer
+    features: tuple[_Layer, ...]
+    heads: tuple[_Layer, ...]
+    """The input layer, then two for every block."""
+    output: Array
+    output_bias: Array
+
+
+class Prepared(NamedTuple):
+    """Both critics, made ready once for all decisions."""
+
+    pair: _Weights
+    cost: _Weights
+    """The cost critic once more: a slice of the pair would be copied in every step."""
+    surroundings: Array
+    """Rows of the first layer that belong to state and belief, [critic, head, in, out]."""
+    embedding: Params
+    """What `critic.embedding` reads, of both."""
+
+
 class _Progress(NamedTuple):
     """The iteration between two steps; `judged` decides whether it goes on."""
 
@@ -40,46 +80,69 @@ class _Progress(NamedTuple):
     steps: Array
 
 
+def prepare(nets: Architecture, critics: Params) -> Prepared:
+    """Make a pair of critics, reward first, ready for `refine`."""
+    config, features, heads = nets.critic, critics["features"], critics["heads"]
+    shared = [
+        _layer(_one_head(features[f"dense{i}"]), _one_head(features[f"norm{i}"]), config)
+        for i in range(config.feature_layers)
+    ]
+    begin, end = config.observation, config.observation + config.action
+    kernel = _centred(features["dense0"]["kernel"])[:, None]
+    of_head = [_layer(heads["input"]["dense0"], heads["input"]["norm0"], config)]
+    for i in range(config.blocks):
+        block = heads[f"block{i}"]
+        of_head += [_layer(block[f"dense{j}"], block[f"norm{j}"], config) for j in range(2)]
+    pair = _Weights(
+        first=shared[0]._replace(kernel=kernel[:, :, begin:end, None]),
+        features=tuple(shared[1:]),
+        heads=tuple(of_head),
+        output=_along_width(heads["output"]["kernel"][..., 0]),
+        output_bias=heads["output"]["bias"][..., None],
+    )
+    surroundings = jnp.concatenate([kernel[:, :, :begin], kernel[:, :, end:]], axis=2)
+    cost = jax.tree.map(lambda leaf: leaf[COST : COST + 1], pair)
+    return Prepared(pair, cost, surroundings, {"embedding": critics["embedding"]})
+
+
 @dataclass(frozen=True)
 class _Asked:
     """Both critics in one state."""
 
     config: CriticConfig
-    critics: Params
-    observation: Array
-    condition: Array
+    prepared: Prepared
+    base: Array
+    """What the first layer makes of state and belief, [critic, 1, 1, 1, width]."""
     embeddings: Array
-    """Of the fractions at which each critic is read, [REWARD or COST, fraction, width]."""
+    """Of the fractions at which each critic is read, [critic, 1, 1, fraction, width]."""
 
     @classmethod
-    def at(cls, nets: Architecture, critics: Params, observation: Array, condition: Array, eta: Array) -> "_Asked":
+    def at(cls, nets: Architecture, prepared: Prepared, observation: Array, condition: Array, eta: Array) -> "_Asked":
+        surroundings = jnp.concatenate([observation, condition])
+        precision = jax.lax.Precision.HIGHEST
+        base = jnp.einsum("i,chio->cho", surroundings, prepared.surroundings, precision=precision)
         fractions = jnp.stack([quantiles.midpoints(level, nets.sizes.fractions) for level in (0.0, eta)])
         embed = jax.vmap(jax.vmap(lambda params, tau: critic.embedding(nets.critic, params, tau), (None, 0)))
-        return cls(nets.critic, critics, observation, condition, embed(critics, fractions))
+        embeddings = embed(prepared.embedding, fractions).astype(jnp.float32)
+        return cls(nets.critic, prepared, base[:, :, None, None], embeddings[:, None, None])
 
     def look(self, iterate: Array, candidate: Array) -> tuple[Array, Array]:
         """The reward gradient at the iterate, and the cost of the candidate."""
-        rows = jnp.stack([self._about(iterate), self._about(candidate)])
-        raw = jax.vmap(lambda *one: _forward(self.config, *one))(self.critics, rows, self.embeddings)
+        actions = jnp.stack([iterate, candidate])
+        raw = _forward(self.config, self.prepared.pair, self.base, actions, self.embeddings)
         return jnp.mean(raw[REWARD], axis=(0, 2))[1:], _worst_head(raw[COST])[0]
 
     def cost_gradient(self, action: Array) -> Array:
         """That of the greatest head."""
-        params = critic.one_of(self.critics, COST)
-        return _worst_head(_forward(self.config, params, self._about(action), self.embeddings[COST]))[1:]
-
-    def _about(self, action: Array) -> Array:
-        """What a critic is asked, and the directions in which the action can go, [1 + actions, inputs]."""
-        directions = jnp.eye(action.shape[0], dtype=jnp.float32)
-        around = ((0, 0), (self.observation.shape[0], self.condition.shape[0]))
-        asked = jnp.concatenate([self.observation, action, self.condition])
-        return jnp.concatenate([asked[None], jnp.pad(directions, around)])
+        mine = slice(COST, COST + 1)
+        raw = _forward(self.config, self.prepared.cost, self.base[mine], action[None], self.embeddings[mine])
+        return _worst_head(raw[0])[1:]
 
 
 def refine(
     config: RefinementConfig,
     nets: Architecture,
-    critics: Params,
+    prepared: Prepared,
     observation: Array,
     condition: Array,
     nominal: Array,
@@ -89,7 +152,7 @@ def refine(
     """The action to execute in one state, as `refinement.refine` with `refinement.critic_values` finds it.
 
     Args:
-        critics: the pair, reward first.
+        prepared: the critics, from `prepare`.
         observation: normalised.
         condition: what the critics are conditioned on, see `architecture.condition`.
         nominal: a_0, inside the box.
@@ -97,13 +160,10 @@ def refine(
         threshold: d, in the unit of Q_c.
     """
     assert nominal.ndim == 1 and eta.ndim == 0, (nominal.shape, eta.shape)
-    share, asked = refinement.weight(config, eta), _Asked.at(nets, critics, observation, condition, eta)
+    share, asked = refinement.weight(config, eta), _Asked.at(nets, prepared, observation, condition, eta)
 
     def sent(iterate: Array) -> Array:
         return iterate if config.weight == "full" else refinement.project(nominal + share * (iterate - nominal))
-
-    def unfinished(now: _Progress) -> Array:
-        return triggered & (now.steps < config.steps) & (now.judged > threshold)
 
     def one_step(now: _Progress) -> _Progress:
         moved = refinement.after_reward(config, now.reward_gradient, nominal, now.iterate)
@@ -117,10 +177,17 @@ def refine(
         best_cost = jnp.where(better, cost, now.best_cost)
         return _Progress(iterate, reward_gradient, best_cost, best, best_cost, now.steps + 1)
 
+    def all_steps(now: _Progress) -> _Progress:
+        # Written out and masked: a loop would ask the host after every step whether to go on.
+        for _ in range(config.steps):
+            unfinished, after = now.judged > threshold, one_step(now)
+            now = jax.tree.map(lambda new, old, go=unfinished: jnp.where(go, new, old), after, now)
+        return now
+
     first_gradient, nominal_cost = asked.look(nominal, nominal)
     triggered = (eta > 0.0) & (nominal_cost > threshold)
     start = _Progress(nominal, first_gradient, nominal_cost, nominal, nominal_cost, jnp.zeros((), jnp.int32))
-    end = jax.lax.while_loop(unfinished, one_step, start)
+    end = jax.lax.cond(triggered, all_steps, lambda now: now, start)
     if config.keep == "best":
         action, cost = end.best, end.best_cost
     else:
@@ -129,72 +196,92 @@ def refine(
     return refinement.executed(nominal, nominal_cost, triggered, action, cost, end.steps)
 
 
-def _worst_head(raw: Array) -> Array:
-    """Cost of the greatest head, the first on a tie, and its gradient, [1 + actions].
+def _forward(config: CriticConfig, weights: _Weights, base: Array, actions: Array, embeddings: Array) -> Array:
+    """Values of critics before their last step, and their derivatives, [critic, head, row, fraction].
 
     Args:
-        raw: what `_forward` gives, [head, 1 + actions, fraction].
+        actions: what each critic is asked about, [critic, action].
     """
-    value = jax.nn.softplus(raw[:, 0])
-    slopes = jax.nn.sigmoid(raw[:, :1]) * raw[:, 1:]
-    by_head = jnp.concatenate([jnp.mean(value, axis=1)[:, None], jnp.mean(slopes, axis=2)], axis=1)
-    return by_head[jnp.argmax(by_head[:, 0])]
+    rows = weights.first.kernel
+    value = base
+    for i in range(config.action):
+        value = value + actions[:, i].reshape(-1, 1, 1, 1, 1) * rows[:, :, i : i + 1]
+    x = _activation(config, _normed(weights.first, jnp.concatenate([value, rows], axis=2)))
+    for layer in weights.features:
+        x = _activation(config, _normed(layer, _product(config, layer, x)))
+    first, *blocks = weights.heads
+    h = _activation(config, _normed(first, _product(config, first, x * embeddings)))
+    for inner, outer in zip(blocks[::2], blocks[1::2], strict=True):
+        between = _activation(config, _normed(inner, _product(config, inner, h)))
+        h = h + _normed(outer, _product(config, outer, between))
+    raw = jnp.sum(h * weights.output, axis=-1)
+    return raw + jnp.where(_is_value(raw), weights.output_bias, 0.0)
 
 
-def _forward(config: CriticConfig, params: Params, x: Array, embedding: Array) -> Array:
-    """Values of one critic before its last step, and their derivatives, [head, 1 + actions, fraction].
+def _product(config: CriticConfig, layer: _Layer, x: Array) -> Array:
+    """Rows times a layer's kernel, every head its own, float32 out."""
+    dtype, precision = COMPUTE[config.compute]
+    critics, heads = layer.kernel.shape[:2]
+    _, _, rows, fractions, width = x.shape
+    flat = jnp.broadcast_to(x, (critics, heads, rows, fractions, width)).reshape(critics, heads, -1, width)
+    product = jnp.matmul(flat.astype(dtype), layer.kernel, precision=precision, preferred_element_type=jnp.float32)
+    return product.reshape(critics, heads, rows, fractions, -1)
 
-    The first row along the axis [1 + actions] is the value and the others are derivatives, from the first layer to the
-    last: what is linear treats them alike, and a bias belongs to the value alone.
+
+def _normed(layer: _Layer, wide: Array) -> Array:
+    """Bias and layer norm of values and derivatives, of which the mean is zero already.
+
+    With n = x r the normal value, the derivative of n along c is r (c - n mean(n c)).
     """
-    act = config.activation
-    for i in range(config.feature_layers):
-        dense, norm = params["features"][f"dense{i}"], params["features"][f"norm{i}"]
-        x = _activation(act, _normed_dense(dense, norm, x, config.compute))
-    modulated = x[:, None, :] * embedding[None].astype(x.dtype)
-
-    def head(weights: Params) -> Array:
-        def layer(block: Params, i: int, x: Array) -> Array:
-            return _normed_dense(block[f"dense{i}"], block[f"norm{i}"], x, config.compute)
-
-        h = _activation(act, layer(weights["input"], 0, modulated))
-        for i in range(config.blocks):
-            block = weights[f"block{i}"]
-            h = h + layer(block, 1, _activation(act, layer(block, 0, h)))
-        return _dense(weights["output"], h, config.compute)[..., 0]
-
-    return jax.vmap(head)(params["heads"])
+    is_value = _is_value(wide)
+    wide = wide + jnp.where(is_value, layer.bias, 0.0)
+    value = wide[:, :, :1]
+    along = jnp.mean(value * wide, axis=-1, keepdims=True)
+    size = jax.lax.rsqrt(along[:, :, :1] + NORM_EPSILON)
+    normal = value * size
+    slopes = size * (wide - normal * (size * along))
+    return jnp.where(is_value, normal, slopes) * layer.scale + jnp.where(is_value, layer.shift, 0.0)
 
 
-def _dense(params: Params, x: Array, compute: str) -> Array:
-    """`layers.dense` of values and derivatives, float32 out."""
-    dtype, precision = COMPUTE[compute]
-    product = jnp.matmul(x.astype(dtype), params["kernel"].astype(dtype), precision=precision).astype(jnp.float32)
-    is_value = (jnp.arange(x.shape[0]) == 0).astype(jnp.float32)
-    return product + is_value.reshape(-1, *(1,) * (x.ndim - 1)) * _lengthwise(params["bias"], x)
+def _activation(config: CriticConfig, x: Array) -> Array:
+    value, act = x[:, :, :1], ACTIVATIONS[config.activation]
+    _, slope = jax.jvp(act, (value,), (jnp.ones_like(value),))
+    return jnp.where(_is_value(x), act(value), slope * x)
 
 
-def _normed_dense(params: Params, norm: Params, x: Array, compute: str) -> Array:
-    """`layers.normed_dense` of values and derivatives.
+def _is_value(x: Array) -> Array:
+    return (jnp.arange(x.shape[2]) == 0).reshape(-1, *(1,) * (x.ndim - 3))
 
-    With n = (x - mean) r the normal value and c the centred derivative, that of n is r (c - n mean(n c)).
+
+def _worst_head(raw: Array) -> Array:
+    """Cost of the greatest head, the first on a tie, and its gradient, [row].
+
+    Args:
+        raw: what `_forward` gives for one critic, [head, row, fraction].
     """
-    wide = _dense(params, x, compute)
-    centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
-    size = jax.lax.rsqrt(jnp.mean(jnp.square(centred[:1]), axis=-1, keepdims=True) + NORM_EPSILON)
-    normal = centred[:1] * size
-    along = jnp.mean(normal * centred[1:], axis=-1, keepdims=True)
-    scale, bias = _lengthwise(norm["scale"], x), _lengthwise(norm["bias"], x)
-    slopes = size * (centred[1:] - normal * along) * scale
-    return jnp.concatenate([normal * scale + bias, slopes]).astype(COMPUTE[compute][0])
+    value = raw[:, :1]
+    known = jnp.concatenate([jax.nn.softplus(value), jax.nn.sigmoid(value) * raw[:, 1:]], axis=1)
+    by_head = jnp.mean(known, axis=2)
+    worst = by_head[0]
+    for other in by_head[1:]:
+        worst = jnp.where(other[0] > worst[0], other, worst)
+    return worst
 
 
-def _lengthwise(vector: Array, x: Array) -> Array:
-    """A vector along the last axis of x."""
-    return vector.reshape(*(1,) * (x.ndim - 1), -1)
+def _layer(dense: Params, norm: Params, config: CriticConfig) -> _Layer:
+    return _Layer(
+        _centred(dense["kernel"]).astype(COMPUTE[config.compute][0]),
+        *(_along_width(vector) for vector in (_centred(dense["bias"]), norm["scale"], norm["bias"])),
+    )
 
 
-def _activation(name: str, x: Array) -> Array:
-    value = x[:1]
-    _, slope = jax.jvp(ACTIVATIONS[name], (value,), (jnp.ones_like(value),))
-    return jnp.concatenate([ACTIVATIONS[name](value), slope * x[1:]])
+def _one_head(leaves: Params) -> Params:
+    return jax.tree.map(lambda leaf: leaf[:, None], leaves)
+
+
+def _along_width(vector: Array) -> Array:
+    return vector[:, :, None, None]
+
+
+def _centred(leaf: Array) -> Array:
+    return leaf - jnp.mean(leaf, axis=-1, keepdims=True)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ashore import names
+from ashore.calibration import lone_decisions
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.calibration.refinement import RefinementConfig
 from ashore.experiments import jax_twin, onnx_export
@@ -25,7 +26,8 @@ from ashore_runtime.schema import Budget, Calibration, Field, Manifest, Network,
 
 PAPER_MS = {5: 3.51, 15: 9.18}
 """The paper's table: milliseconds per decision by refinement steps, on an RTX 3090."""
-BACKENDS = ("numpy", "onnx", "jax-cpu", "jax-gpu")
+BACKENDS = ("numpy", "onnx", "jax-cpu", "jax-gpu", "jax-gpu-tensorfloat32", "jax-gpu-bfloat16")
+"""Implementations; on a GPU in full precision and in those that its matrix units have."""
 STEPS = (5, 15)
 _ETA = 0.5
 _OBSERVATIONS, _FEATURES = 60, (0, 1, 2)
@@ -153,13 +155,13 @@ def _work(backend: str, place: Path) -> Iterator[tuple[str, Work]]:
         if onnx_export.available():
             yield from _onnx_work(bundle.load(place))
     else:
-        platform = backend.removeprefix("jax-")
+        _, platform, *rough = backend.split("-")
         try:
             device = jax.devices(platform)[0]
         except RuntimeError:
             return
         with jax.default_device(device):
-            yield from _jax_work(bundle.load(place), alone=platform == "gpu")
+            yield from _jax_work(bundle.load(place), rough[0] if rough else "float32", alone=platform == "gpu")
 
 
 def _decision(steps: int) -> str:
@@ -243,13 +245,15 @@ def _onnx_work(found: Bundle) -> Iterator[tuple[str, Work]]:
         )
 
 
-def _jax_work(found: Bundle, alone: bool) -> Iterator[tuple[str, Work]]:
+def _jax_work(found: Bundle, compute: str, alone: bool) -> Iterator[tuple[str, Work]]:
     """One fused program per decision; the observation comes from the host and the action goes back to it.
 
     Args:
+        compute: of the matrix products.
         alone: whether to take the way that is shorter and does more: on a GPU, which one decision does not fill.
     """
     twin = jax_twin.twin(found.manifest, found.weights)
+    nets = replace(twin.policy.nets, sizes=replace(twin.policy.nets.sizes, compute=compute))
     weights = jax.device_put(twin.weights)
     seen = _observations(found)
     count = len(seen)
@@ -259,10 +263,13 @@ def _jax_work(found: Bundle, alone: bool) -> Iterator[tuple[str, Work]]:
         **{_decision(steps): _refinement(steps, _IMPOSSIBLE) for steps in STEPS},
     }
     for what, numbers in cases.items():
-        chosen = RefinementConfig(**asdict(numbers))
-        policy = CarefulPolicy(twin.policy.nets, twin.policy.budget, "refinement", chosen, alone)
-        act = jax.jit(lambda weights, row, policy=policy: policy.act(weights, row, latent, eta).action)
-        yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count]))
+        policy = CarefulPolicy(nets, twin.policy.budget, "refinement", RefinementConfig(**asdict(numbers)))
+        if alone:
+            decide = lone_decisions.compiled(policy, weights)
+            yield what, lambda i, decide=decide: np.asarray(decide(seen[i % count], latent, eta).action)
+        else:
+            act = jax.jit(policy.act)
+            yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count], latent, eta).action)
 
 
 def _timed(backend: str, size: str, what: str, work: Work, config: ActBenchmark) -> Latency:
