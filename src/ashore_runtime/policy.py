@@ -43,10 +43,11 @@ class PolicyNetworks:
         self._dynamics = None
         if "dynamics" in held:
             inputs = seen + action + network.latent
-            self._dynamics = Mlp(weights, "dynamics/network", inputs, network.hidden, features + 2)
-            log_scale = weight(weights, "dynamics/log_scale", (features + 2,))
-            learnt = network.dynamics_scale == "learnt"
-            self._scale = np.exp(np.maximum(log_scale, MIN_LOG_SCALE)) if learnt else np.ones_like(log_scale)
+            self._targets = features + 2
+            outputs = self._targets * (2 if network.dynamics_scale == "predicted" else 1)
+            self._dynamics = Mlp(weights, "dynamics/network", inputs, network.hidden, outputs)
+            learnt = np.maximum(weight(weights, "dynamics/log_scale", (self._targets,)), MIN_LOG_SCALE)
+            self._log_scale = learnt if network.dynamics_scale == "learnt" else np.zeros_like(learnt)
 
     @property
     def identifies(self) -> bool:
@@ -76,18 +77,28 @@ class PolicyNetworks:
         return out[: self._latent].copy(), precision
 
     def prediction(self, observation: np.ndarray, action: np.ndarray, latent: np.ndarray) -> np.ndarray:
-        """Normalised (change, reward, cost) that the dynamics head expects of one decision, [features + 2]."""
+        """Normalised (change, reward, cost) that the dynamics head expects of one decision, [features + 2].
+
+        Where the head also says how well it knows them, what it says of their scales follows, [2 (features + 2)].
+        """
         assert self._dynamics is not None
         return self._dynamics(np.concatenate([observation, action, latent])).copy()
 
     def surprise(self, prediction: np.ndarray, target: np.ndarray) -> float:
         """mean_k ((y_k - m_k) / s_k)^2 with the head's own scale: about 1 where the world is as expected."""
-        return float(np.mean(np.square((target - prediction) / self._scale)))
+        error, _ = self._in_scales(prediction, target)
+        return float(np.mean(np.square(error)))
 
     def log_likelihood(self, prediction: np.ndarray, target: np.ndarray) -> float:
-        """sum_k -((y_k - m_k) / s_k)^2 / 2 over the dynamics features: Gaussian, without its constant.
+        """sum_k -((y_k - m_k) / s_k)^2 / 2 - ln s_k over the dynamics features: Gaussian, without its constant.
 
         Reward and cost are left out: they tell where the goal and the obstacles are before they tell of the physics.
         """
-        error = ((target - prediction) / self._scale)[: self._features]
-        return -0.5 * float(error @ error)
+        error, log_scale = (part[: self._features] for part in self._in_scales(prediction, target))
+        return -0.5 * float(error @ error) - float(log_scale.sum())
+
+    def _in_scales(self, prediction: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Errors in the head's own scales, and the logarithms of these."""
+        mean, free = prediction[: self._targets], prediction[self._targets :]
+        log_scale = MIN_LOG_SCALE + np.logaddexp(0.0, free - MIN_LOG_SCALE) if len(free) else self._log_scale
+        return (target - mean) * np.exp(-log_scale), log_scale

@@ -12,6 +12,7 @@ from ashore_runtime.refusal import Refused
 
 SCHEMA = 1
 ACTIVATIONS = ("relu", "silu")
+DYNAMICS_SCALES = ("learnt", "predicted", "unit")
 CAUTIONS = ("refinement", "actor", "both")
 VARIANTS = ("paper", "unit")
 WEIGHTS = ("eta", "full", "sqrt")
@@ -310,8 +311,8 @@ def _read_network(value: Any) -> Network:
 
     if table["activation"] not in ACTIVATIONS:
         raise Refused(f"The manifest's activation must be one of {', '.join(ACTIVATIONS)}.")
-    if table["dynamics_scale"] not in ("learnt", "unit"):
-        raise Refused("The manifest's dynamics_scale must be learnt or unit.")
+    if table["dynamics_scale"] not in DYNAMICS_SCALES:
+        raise Refused(f"The manifest's dynamics_scale must be one of {', '.join(DYNAMICS_SCALES)}.")
     return Network(
         latent=size("latent", 0),
         hidden=_list(table, "hidden", lambda v: _index(MAX_WIDTH)(v)),

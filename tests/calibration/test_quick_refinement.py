@@ -88,7 +88,8 @@ def test_a_policy_that_decides_alone_acts_the_same(critics, caution):
 
 @pytest.mark.parametrize(("activation", "blocks"), [("relu", 1), ("silu", 3)])
 def test_networks_of_other_shapes_are_carried_through_as_well(activation, blocks):
-    nets = replace(NETS, sizes=replace(SIZES, activation=activation, critic_blocks=blocks, critic_heads=3))
+    shape = {"critic_blocks": blocks, "critic_heads": 3, "action_scale": 2.5}
+    nets = replace(NETS, sizes=replace(SIZES, activation=activation, **shape))
     pair = critic.init_pair(jax.random.key(8), nets.critic)
     seen, condition, nominal, eta = (part[-1] for part in states(4))
     values = refinement.critic_values(nets, pair, seen, condition, eta)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from ashore.networks import architecture, dynamics_head
+from ashore.networks import architecture, critic, dynamics_head, encoder
 from ashore.networks.architecture import SIZES, Architecture, from_named_weights, named_weights
+from ashore.networks.critic import COST
 
 TINY = Architecture(3, 2, (0, 2), dataclasses.replace(SIZES["small"], critic_width=8, hidden=(8, 8), latent=2))
 
@@ -79,8 +80,49 @@ def test_learnt_scale_is_best_at_the_error_itself():
     np.testing.assert_allclose(jax.grad(loss)(jnp.log(errors)), np.zeros(4), atol=1e-6)
 
 
+def test_a_predicted_scale_is_softly_bounded_and_can_grow_again():
+    config = dataclasses.replace(TINY.dynamics, scale="predicted")
+    assert config.outputs == 2 * config.targets == 8
+    # ln s = -3 + softplus(x + 3): ln 2 above the bound at x = -3, nearly at it far below, x itself far above.
+    said = jnp.array([0.0, 0.0, 0.0, 0.0, -3.0, -20.0, 5.0, 0.0])
+    mean, log_scale = dynamics_head.expected(config, {"log_scale": jnp.zeros(4)}, said)
+    np.testing.assert_array_equal(mean, np.zeros(4))
+    np.testing.assert_allclose(log_scale, [-3.0 + np.log(2.0), -3.0, 5.0, np.log1p(np.exp(-3.0))], atol=4e-4)
+
+    def loss(free):
+        prediction = jnp.concatenate([jnp.zeros(4), free])
+        return dynamics_head.negative_log_likelihood(config, {"log_scale": jnp.zeros(4)}, prediction, jnp.ones(4))
+
+    # Wrong by twenty of its scales, the head must be able to say so, even from below the bound.
+    assert (jax.grad(loss)(jnp.full(4, -5.0)) < -1.0).all()
+
+
 def test_dynamics_head_has_an_output_per_feature_and_for_reward_and_cost(params):
     out = dynamics_head.apply(TINY.dynamics, params["dynamics"], jnp.zeros(3), jnp.zeros(2), jnp.zeros(2))
     assert out.shape == (4,)
-    with pytest.raises(ValueError, match="'unit' or 'learnt'"):
+    with pytest.raises(ValueError, match="one of unit, learnt, predicted"):
         dataclasses.replace(TINY.dynamics, scale="free")
+
+
+def test_a_scale_of_actions_can_be_put_into_the_weights(params):
+    scaled = dataclasses.replace(TINY, sizes=dataclasses.replace(TINY.sizes, action_scale=5.0))
+    named = {name: np.asarray(leaf) for name, leaf in named_weights(params).items()}
+    inside = from_named_weights(architecture.with_scale_inside(scaled, named))
+    observation, action, latent = jnp.array([0.3, -1.0, 0.5]), jnp.array([0.1, -0.2]), jnp.array([0.4, 0.9])
+
+    def answers(nets, weights):
+        fractions = jnp.array([0.2, 0.8])
+        one = critic.one_of(weights["critics"], COST)
+        vector = jnp.concatenate([observation[:2], action, jnp.array([0.1, 0.2, -0.5, 1.0])])
+        return (
+            critic.cost_quantiles(nets.critic, one, observation, action, latent, fractions),
+            encoder.factor(nets.encoder, weights["encoder"], vector),
+            dynamics_head.apply(nets.dynamics, weights["dynamics"], observation, action, latent),
+        )
+
+    for one, other in zip(*map(jax.tree.leaves, (answers(scaled, params), answers(TINY, inside))), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(*map(jax.tree.leaves, (answers(TINY, params), answers(TINY, inside))), strict=True):
+        assert not np.allclose(one, other, rtol=1e-3), "the scale has to matter"
+    with pytest.raises(ValueError, match="action_scale must be positive"):
+        dataclasses.replace(SIZES["small"], action_scale=0.0)

@@ -76,7 +76,8 @@ def weights(facts: Manifest, seed: int = 0) -> dict[str, np.ndarray]:
 
     mlp("actor", seen + network.context, action)
     mlp("encoder", 2 * features + action + 2, 2 * network.latent)
-    mlp("dynamics/network", seen + action + network.latent, features + 2)
+    said = 2 if network.dynamics_scale == "predicted" else 1
+    mlp("dynamics/network", seen + action + network.latent, said * (features + 2))
     found["dynamics/log_scale"] = 0.1 * generator.normal(size=features + 2)
     width, heads = network.critic_width, network.critic_heads
     for critic in ("critic_reward", "critic_cost"):

@@ -1,6 +1,7 @@
 """The NumPy networks against the ones that were trained: values and gradients, small and standard sizes."""
 
 import functools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from ashore.networks import actor, architecture, critic, dynamics_head, encoder
 from ashore.networks.architecture import SIZES, Architecture, Sizes, from_named_weights
 from ashore.networks.critic import COST, REWARD
 from ashore.quantiles import midpoints
-from ashore_runtime import critics, golden
+from ashore_runtime import critics, golden, schema
 from ashore_runtime.policy import PolicyNetworks
 from ashore_runtime.refinement import Box, refine
 from ashore_runtime.schema import Field, Manifest, Network, Refinement
@@ -103,6 +104,7 @@ CASES = {
     "knows eta": (TINY, True, "both"),
     "knows eta, unused": (TINY, True, "refinement"),
     "sharpened": (TINY, False, "refinement"),
+    "says how sure": (replace(TINY, dynamics_scale="predicted"), False, "refinement"),
     "standard": (SIZES["standard"], False, "refinement"),
 }
 
@@ -135,6 +137,26 @@ def test_values_and_gradients(case):
         rows = error.reshape(len(error), -1).max(axis=1)
         assert np.mean(rows <= 1e-5) >= (0.99 if "gradient" in name else 1.0), (name, rows.max())
     golden.replay(facts, networks, {name: rows[: golden.LEAST] for name, rows in (given | expected).items()})
+
+
+@pytest.mark.parametrize("scale", schema.DYNAMICS_SCALES)
+def test_what_happened_is_as_likely_as_in_training(scale):
+    facts = small_bundle.manifest(network_of(replace(TINY, dynamics_scale=scale), False))
+    weights = small_bundle.weights(facts, seed=5)
+    networks = PolicyNetworks(facts, weights)
+    features, targets = len(facts.dynamics_features), len(facts.dynamics_features) + 2
+    head = dynamics_head.DynamicsConfig(1, 1, features, scale=scale)
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        # Scales far above and far below the least one.
+        said = generator.normal(size=head.outputs, scale=3.0).astype(np.float32)
+        happened = generator.normal(size=targets).astype(np.float32)
+        params = {"log_scale": weights["dynamics/log_scale"]}
+        mean, log_scale = map(np.asarray, dynamics_head.expected(head, params, jnp.asarray(said)))
+        squares = np.square((happened - mean) / np.exp(log_scale))
+        assert networks.surprise(said, happened) == pytest.approx(np.mean(squares), rel=1e-4)
+        likely = -np.sum((0.5 * squares + log_scale)[:features])
+        assert networks.log_likelihood(said, happened) == pytest.approx(likely, rel=1e-4)
 
 
 class TrainedCritics:

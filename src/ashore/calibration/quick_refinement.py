@@ -94,7 +94,7 @@ def prepare(nets: Architecture, critics: Params) -> Prepared:
         block = heads[f"block{i}"]
         of_head += [_layer(block[f"dense{j}"], block[f"norm{j}"], config) for j in range(2)]
     pair = _Weights(
-        first=shared[0]._replace(kernel=kernel[:, :, begin:end, None]),
+        first=shared[0]._replace(kernel=config.action_scale * kernel[:, :, begin:end, None]),
         features=tuple(shared[1:]),
         heads=tuple(of_head),
         output=_along_width(heads["output"]["kernel"][..., 0]),

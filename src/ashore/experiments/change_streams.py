@@ -222,14 +222,14 @@ def _judge(
     seen = normalisation.see(nets, normalisers.observation, transition.observation)
     moved = transition.next_observation[index] - transition.observation[index]
     target = normalisation.dynamics_target(normalisers, moved, transition.reward, transition.cost)
-    log_scale = jnp.maximum(params["dynamics"]["log_scale"], dynamics_head.MIN_LOG_SCALE)
-    scale = jnp.exp(log_scale) if nets.dynamics.scale == "learnt" else jnp.ones_like(log_scale)
+    head, features = params["dynamics"], len(nets.features)
 
-    def squares(z: Array) -> Array:
-        expected = dynamics_head.apply(nets.dynamics, params["dynamics"], seen, transition.action, z)
-        return jnp.square((target - expected) / scale)
+    def judged(z: Array) -> tuple[Array, Array]:
+        said = dynamics_head.apply(nets.dynamics, head, seen, transition.action, z)
+        mean, log_scale = dynamics_head.expected(nets.dynamics, head, said)
+        squares = jnp.square((target - mean) * jnp.exp(-log_scale))
+        return -jnp.sum((0.5 * squares + log_scale)[:features]), jnp.mean(squares)
 
-    by_all, by_recent = squares(latent), squares(recent)
-    gain = 0.5 * jnp.sum((by_all - by_recent)[: len(nets.features)])
+    (by_all, surprise), (by_recent, _) = judged(latent), judged(recent)
     lost = transition.diverged
-    return jnp.where(lost, jnp.nan, gain), jnp.where(lost, jnp.nan, jnp.mean(by_all))
+    return jnp.where(lost, jnp.nan, by_recent - by_all), jnp.where(lost, jnp.nan, surprise)

@@ -25,7 +25,7 @@ from ashore.experiments.jax_twin import golden_vectors
 from ashore.learning.train import architecture, budget
 from ashore.methods import registry
 from ashore.methods.base import Method
-from ashore.networks.architecture import CRITIC_NAMES
+from ashore.networks.architecture import CRITIC_NAMES, with_scale_inside
 from ashore_runtime import bundle, schema, tensors
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import Calibration, ChangeCalibration, Manifest, Network, Refinement
@@ -44,7 +44,7 @@ class Trained(NamedTuple):
     task: Task
     seed_index: int
     weights: Mapping[str, np.ndarray]
-    """Without the networks that its method leaves untrained."""
+    """Without the networks that its method leaves untrained, and for actions as they are."""
     sha256: str
     """Of the file with the weights."""
     decisions: int
@@ -89,7 +89,8 @@ def load_trained(folder: Path, seed_index: int) -> Trained:
         raise ValueError(f"{folder} has the seeds 0 to {there - 1}, and not {seed_index}.")
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     weights = {name: leaf for name, leaf in load_file(file).items() if name.split("/")[0] not in method.untrained}
-    return Trained(folder, run, task, seed_index, weights, sha256, facts["decisions"])
+    travelling = with_scale_inside(architecture(task, run.train), weights)
+    return Trained(folder, run, task, seed_index, travelling, sha256, facts["decisions"])
 
 
 def read_calibration(trained: Trained) -> Calibrated | None:

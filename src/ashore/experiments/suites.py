@@ -37,7 +37,9 @@ EQUAL_TERMS: dict[str, tuple[str, ...]] = {
         *_SPIDR,
         "spidr.train.spidr.weight=0.01",
         "pearl.train.actor_learning_rate=1e-4",
+        "pearl.train.sizes.action_scale=8",
         "robust.train.actor_learning_rate=1e-4",
+        "robust.train.sizes.action_scale=8",
     ),
 }
 """What methods are set to in all suites, by task, before what is asked for.
@@ -45,7 +47,7 @@ EQUAL_TERMS: dict[str, tuple[str, ...]] = {
 SPiDR has everybody's worlds and multiplier; as published it trains in worlds that hardly differ, and is charged next to
 nothing in our physics. Its weight charges our own policy for about a third of the budget in Train. The actors
 of PEARL and Robust follow their critics where others learn through the physics, and have the rate that was best for
-that (results/trials, j).
+that (results/trials, j) and critics that see the pedal in its usual size (docs/decisions/0014).
 """
 
 

@@ -67,8 +67,10 @@ class TrainConfig:
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None
     """That of the actor, where it differs from the others."""
+    encoder_learning_rate: float | None = None
+    """That of encoder and dynamics head, where it differs from the others."""
     rate_left: float = 1.0
-    """Share of both learning rates that is left at the end of the run; they fall in a straight line."""
+    """Share of all learning rates that is left at the end of the run; they fall in a straight line."""
     target_rate: float = 0.005
     """Share of the online critics in each step of the targets."""
     steps: int = 1
@@ -114,7 +116,8 @@ class TrainConfig:
         sensible.at_least(self, 1, *counts)
         sensible.at_least(self, 2, "capacity")
         sensible.at_least(self, 0, "learning_starts", "averaging", "smoothness", "beta_kl")
-        sensible.positive(self, "learning_rate", "actor_learning_rate", "reward_scale", "aim")
+        rates = ("learning_rate", "actor_learning_rate", "encoder_learning_rate")
+        sensible.positive(self, *rates, "reward_scale", "aim")
         sensible.share(self, "rate_left", "target_rate")
         sensible.discount(self, "reward_discount", "cost_discount")
 
@@ -182,6 +185,7 @@ def learner_config(task: Task, config: TrainConfig, recipe: Recipe) -> LearnerCo
         encoder_objective=chosen,
         learning_rate=config.learning_rate,
         actor_learning_rate=config.actor_learning_rate,
+        encoder_learning_rate=config.encoder_learning_rate,
         rate_left=config.rate_left,
         total_updates=max(1, (config.decisions - config.learning_starts) * config.updates_per_decision),
         actor_steps=config.decisions // config.chunk * config.through_physics.steps if taught_by_physics else None,

@@ -46,6 +46,8 @@ class LearnerConfig:
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None
     """That of the actor, where it differs from the others."""
+    encoder_learning_rate: float | None = None
+    """That of encoder and dynamics head, where it differs from the others."""
     rate_left: float = 1.0
     """Share of the learning rates that is left after `total_updates`; they fall in a straight line."""
     total_updates: int = 1
@@ -80,7 +82,8 @@ class LearnerState(NamedTuple):
 
 def optimiser(config: LearnerConfig, name: str) -> optax.GradientTransformation:
     """The rule by which the network of this name descends."""
-    own_rate = config.actor_learning_rate if name == "actor" else None
+    encoder = config.encoder_learning_rate
+    own_rate = {"actor": config.actor_learning_rate, "encoder": encoder, "dynamics": encoder}.get(name)
     rate = config.learning_rate if own_rate is None else own_rate
     own_steps = config.actor_steps if name == "actor" else None
     total = config.total_updates if own_steps is None else own_steps

@@ -48,7 +48,11 @@ class Sizes:
     activation: str = "relu"
     """Activation of the critics: `relu` or `silu`."""
     dynamics_scale: str = "learnt"
-    """Scale of the dynamics likelihood: `learnt` per target, or `unit` (see docs/decisions/0004)."""
+    """Scale of the dynamics likelihood: `learnt` per target, `predicted` per decision, or `unit` (see docs/decisions,
+    4 and 14)."""
+    action_scale: float = 1.0
+    """What actions are multiplied by before critics, encoder and dynamics head get them: one over the size that is
+    usual. An input of a tenth of the size of the others is learnt about last (see docs/decisions/0014)."""
     compute: str = "float32"
     """Matrix products in `float32`, `tensorfloat32` or `bfloat16`; weights and outputs are always float32."""
 
@@ -56,6 +60,8 @@ class Sizes:
         sensible.at_least(self, 1, "critic_width", "fractions", "latent", "context", "cosines")
         # A deployed policy that nobody refines has no critics, and so no heads.
         sensible.at_least(self, 0, "critic_blocks", "critic_heads")
+        if not 0.0 < self.action_scale < float("inf"):
+            raise ValueError(f"action_scale must be positive, not {self.action_scale}.")
         if min(self.hidden, default=1) < 1:
             raise ValueError(f"hidden layers have at least one unit each, not {self.hidden}.")
         if self.compute not in COMPUTE:
@@ -117,13 +123,16 @@ class Architecture:
             heads=sizes.critic_heads,
             blocks=sizes.critic_blocks,
             activation=sizes.activation,
+            action_scale=sizes.action_scale,
             compute=sizes.compute,
         )
 
     @property
     def encoder(self) -> EncoderConfig:
         sizes = self.sizes
-        return EncoderConfig(len(self.features), self.action, sizes.latent, sizes.hidden, sizes.compute)
+        return EncoderConfig(
+            len(self.features), self.action, sizes.latent, sizes.hidden, sizes.action_scale, sizes.compute
+        )
 
     @property
     def dynamics(self) -> DynamicsConfig:
@@ -135,6 +144,7 @@ class Architecture:
             sizes.latent,
             sizes.hidden,
             sizes.dynamics_scale,
+            sizes.action_scale,
             sizes.compute,
         )
 
@@ -158,6 +168,25 @@ def init(key: Array, architecture: Architecture) -> Params:
         "encoder": encoder.init(keys[2], architecture.encoder),
         "dynamics": dynamics_head.init(keys[3], architecture.dynamics),
     }
+
+
+def with_scale_inside(architecture: Architecture, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Named weights of the same networks for actions as they are: `action_scale` multiplied into the first kernels.
+
+    What travels to a robot then has no such scale, and nobody there can forget it.
+    """
+    before_action = {
+        **{f"{name}/features/dense0/kernel": architecture.critic.observation for name in CRITIC_NAMES},
+        "encoder/dense0/kernel": architecture.encoder.features,
+        "dynamics/network/dense0/kernel": architecture.dynamics.observation,
+    }
+    scaled = dict(weights)
+    for name, begin in before_action.items():
+        if name in weights:
+            rows = np.ones((len(weights[name]), 1), np.float32)
+            rows[begin : begin + architecture.action] = architecture.sizes.action_scale
+            scaled[name] = weights[name] * rows
+    return scaled
 
 
 def named_weights(params: Params) -> dict[str, Array]:

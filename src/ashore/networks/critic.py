@@ -38,6 +38,7 @@ class CriticConfig:
     heads: int = 2
     blocks: int = 2
     activation: str = "relu"
+    action_scale: float = 1.0
     compute: str = "float32"
 
     @property
@@ -77,7 +78,7 @@ def features(config: CriticConfig, params: Params, observation: Array, action: A
     assert observation.shape == (config.observation,), observation.shape
     assert action.shape == (config.action,), action.shape
     assert condition.shape == (config.condition,), condition.shape
-    x = jnp.concatenate([observation, action, condition])
+    x = jnp.concatenate([observation, config.action_scale * action, condition])
     for i in range(config.feature_layers):
         dense_params, norm_params = params["features"][f"dense{i}"], params["features"][f"norm{i}"]
         x = ACTIVATIONS[config.activation](normed_dense(dense_params, norm_params, x, config.compute))

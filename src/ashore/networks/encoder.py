@@ -35,6 +35,7 @@ class EncoderConfig:
     action: int
     latent: int = 5
     hidden: tuple[int, ...] = (256, 256, 256)
+    action_scale: float = 1.0
     compute: str = "float32"
 
     @property
@@ -79,7 +80,9 @@ def factor(config: EncoderConfig, params: Params, transition: Array) -> Factor:
     (precision zero) instead of an infinite one.
     """
     assert transition.shape == (config.inputs,), (transition.shape, config.inputs)
-    out = mlp(params, transition, config.compute)
+    scale = jnp.ones(config.inputs, jnp.float32)
+    scale = scale.at[config.features : config.features + config.action].set(config.action_scale)
+    out = mlp(params, scale * transition, config.compute)
     precision = jnp.minimum(jax.nn.softplus(out[config.latent :]), MAX_PRECISION)
     return Factor(mean=out[: config.latent], precision=precision)
 
