@@ -330,6 +330,8 @@ def _act(task: Task, config: TrainConfig, state: TrainState, recipe: Recipe) -> 
         "cost_rate": collector.cost_rate * limit.decisions_per_episode,
         "reward_rate": jnp.mean(transition.reward[:quiet]) * limit.decisions_per_episode,
         "multiplier": multiplier.multiplier,
+        # Far below one, networks are slow to learn what an action does: see `Sizes.action_scale`.
+        "action_size": jnp.sqrt(jnp.mean(jnp.square(transition.action[:quiet]))),
         "diverged": jnp.sum(collector.worlds.diverged).astype(jnp.float32),
     }
 
