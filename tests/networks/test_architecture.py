@@ -104,8 +104,11 @@ def test_dynamics_head_has_an_output_per_feature_and_for_reward_and_cost(params)
         dataclasses.replace(TINY.dynamics, scale="free")
 
 
-def test_a_scale_of_actions_can_be_put_into_the_weights(params):
-    scaled = dataclasses.replace(TINY, sizes=dataclasses.replace(TINY.sizes, action_scale=5.0))
+@pytest.mark.parametrize("hidden", [(8, 8), ()])
+def test_a_scale_of_actions_can_be_put_into_the_weights(hidden):
+    plain = dataclasses.replace(TINY, sizes=dataclasses.replace(TINY.sizes, hidden=hidden))
+    scaled = dataclasses.replace(plain, sizes=dataclasses.replace(plain.sizes, action_scale=5.0))
+    params = architecture.init(jax.random.key(1), plain)
     named = {name: np.asarray(leaf) for name, leaf in named_weights(params).items()}
     inside = from_named_weights(architecture.with_scale_inside(scaled, named))
     observation, action, latent = jnp.array([0.3, -1.0, 0.5]), jnp.array([0.1, -0.2]), jnp.array([0.4, 0.9])
@@ -120,9 +123,9 @@ def test_a_scale_of_actions_can_be_put_into_the_weights(params):
             dynamics_head.apply(nets.dynamics, weights["dynamics"], observation, action, latent),
         )
 
-    for one, other in zip(*map(jax.tree.leaves, (answers(scaled, params), answers(TINY, inside))), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, (answers(scaled, params), answers(plain, inside))), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-    for one, other in zip(*map(jax.tree.leaves, (answers(TINY, params), answers(TINY, inside))), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, (answers(plain, params), answers(plain, inside))), strict=True):
         assert not np.allclose(one, other, rtol=1e-3), "the scale has to matter"
     with pytest.raises(ValueError, match="action_scale must be positive"):
         dataclasses.replace(SIZES["small"], action_scale=0.0)

@@ -1,4 +1,4 @@
-"""Algorithm 1 for one decision on an accelerator: what `refinement` computes, in a chain a third as long.
+"""Algorithm 1 for one decision on an accelerator: what `refinement` computes, in a chain less than half as long.
 
 A single decision keeps no accelerator busy: its time is the number of kernels that have to wait for one another. Four
 things make them fewer.

@@ -175,10 +175,11 @@ def with_scale_inside(architecture: Architecture, weights: Mapping[str, np.ndarr
 
     What travels to a robot then has no such scale, and nobody there can forget it.
     """
+    first = "dense0" if architecture.sizes.hidden else "output"
     before_action = {
         **{f"{name}/features/dense0/kernel": architecture.critic.observation for name in CRITIC_NAMES},
-        "encoder/dense0/kernel": architecture.encoder.features,
-        "dynamics/network/dense0/kernel": architecture.dynamics.observation,
+        f"encoder/{first}/kernel": architecture.encoder.features,
+        f"dynamics/network/{first}/kernel": architecture.dynamics.observation,
     }
     scaled = dict(weights)
     for name, begin in before_action.items():
