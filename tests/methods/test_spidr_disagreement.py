@@ -36,7 +36,7 @@ def one_decision(models: list[PointGoalCWorld], world: PointGoalCWorld, action: 
     return np.array([model.step(action).observation for model in models])
 
 
-def measure(preset: str, ranges: str) -> Measured:
+def measure(preset: str, ranges: str, size: float = 1.0) -> Measured:
     task = tasks.TASKS["PointGoal2"].make(PRESETS[preset])
     config = DisagreementConfig(ranges=ranges)
     rows = spidr.ranges_of(task, TrainConfig(spidr=config))
@@ -54,7 +54,7 @@ def measure(preset: str, ranges: str) -> Measured:
     action = np.zeros(2)
     for moment in range(MOMENTS):
         if moment % HELD == 0:
-            action = generator.uniform(-1.0, 1.0, 2)
+            action = size * generator.uniform(-1.0, 1.0, 2)
         seen.append(one_decision(models, world, action))
         world.step(action)
     variance = np.var(np.array(seen, np.float64), axis=1)
@@ -63,7 +63,7 @@ def measure(preset: str, ranges: str) -> Measured:
     # The library's own figure for the first moment is the mean of these over the observed numbers.
     assert float(disagreement(jnp.asarray(seen[0]))) == pytest.approx(variance[0].mean(), rel=1e-4)
     return Measured(
-        variance[:, mine].sum() / variance.sum(),
+        variance[:, mine].sum() / max(variance.sum(), np.finfo(np.float64).tiny),
         config.weight * variance.mean() / task.description.budget.per_decision,
     )
 
@@ -81,6 +81,12 @@ def test_under_wide_ranges_its_physics_leaves_room_for_nothing_else():
     found = measure("spidr", "train")
     assert found.accelerometer > 0.99
     assert found.charged > 30.0
+
+
+def test_nothing_leads_to_standing_still_there_although_that_is_free():
+    # Who does less is charged as much, until nothing is done at all: the servo chatters under any action but none.
+    assert measure("spidr", "train", size=0.05).charged > 30.0
+    assert measure("spidr", "train", size=0.0).charged < 1e-6
 
 
 def test_in_our_physics_it_still_decides_and_charges_next_to_nothing():
