@@ -82,6 +82,7 @@ def test_a_policy_that_decides_alone_acts_the_same(critics, caution):
     policy = CarefulPolicy(nets, 1e-6, caution, AS_PRINTED)
     plain, quick = jit(policy.act)(weights, *situation), lone_decisions.compiled(policy, weights)(*situation)
     assert (int(plain.steps) > 0) == (caution != "actor")
+    assert (bool(quick.triggered), int(quick.steps)) == (bool(plain.triggered), int(plain.steps))
     np.testing.assert_allclose(quick.action, plain.action, atol=2e-5)
     np.testing.assert_allclose(quick.cost_after, plain.cost_after, rtol=1e-4)
 

@@ -266,7 +266,7 @@ def _jax_work(found: Bundle, compute: str, alone: bool) -> Iterator[tuple[str, W
         policy = CarefulPolicy(nets, twin.policy.budget, "refinement", RefinementConfig(**asdict(numbers)))
         if alone:
             decide = lone_decisions.compiled(policy, weights)
-            yield what, lambda i, decide=decide: np.asarray(decide(seen[i % count], latent, eta).action)
+            yield what, lambda i, decide=decide: decide(seen[i % count], latent, eta).action
         else:
             act = jax.jit(policy.act)
             yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count], latent, eta).action)
