@@ -171,6 +171,46 @@ def test_methods_that_met_different_worlds_are_called_not_comparable(tmp_path):
     assert "NOT COMPARABLE: the methods met different worlds of Cart, deploy." in said
 
 
+def compared(pool, first: str, second: str) -> dict[tuple[str, str], dict[str, str]]:
+    assert main(["suite", "compare", "toy", first, second, "--out", str(pool), "--to", str(pool / "to")]) == 0
+    with (pool / "to" / f"{first}_less_{second}.csv").open() as file:
+        return {(row["worlds"], row["metric"]): row for row in csv.DictReader(file)}
+
+
+def test_two_methods_are_compared_world_by_world(tmp_path, capsys):
+    # Dearer by 1 in every world: worlds differ, seeds differ, the difference does not.
+    finish(tmp_path, "nominal", np.repeat(COST[:1] + 1.0, 2, axis=0))
+    finish(tmp_path, "full_push", np.repeat(COST[:1], 2, axis=0))
+    rows = compared(tmp_path, "nominal", "full_push")
+    row = rows["Both", "cost"]
+    assert [float(row[key]) for key in ("mean", "deviation", "low", "high")] == [1.0, 0.0, 1.0, 1.0]
+    assert (float(row["first_mean"]), float(row["second_mean"]), row["environments"]) == (5.0, 4.0, "4")
+    assert float(rows["Train", "return"]["mean"]) == 10.0
+    # Ten episodes of 2 and 6 are over the budget of 2 once, those of 3 and 7 always.
+    assert float(rows["Train", "worlds over budget"]["mean"]) == 0.5
+    assert "| 5.0 / 4.0: **+1.0** [+1.0, +1.0] |" in capsys.readouterr().out
+
+
+def test_ways_to_deploy_one_run_are_compared_seed_by_seed(tmp_path):
+    # Seed 1 is dearer than seed 0 by 2 either way. With seeds drawn for each the interval would reach from 0 to 2.
+    finish(tmp_path, "risk_adaptive", COST)
+    finish(tmp_path, "without_risk_adaptation", COST + 1.0)
+    row = compared(tmp_path, "risk_adaptive", "without_risk_adaptation")["Train", "cost"]
+    assert [float(row[key]) for key in ("mean", "low", "high")] == [-1.0, -1.0, -1.0]
+
+
+def test_what_cannot_be_compared_is_said(tmp_path, capsys):
+    finish(tmp_path, "nominal", COST)
+    finish(tmp_path, "full_push", COST, worlds="others")
+    for second, why in {
+        "full_push": "'nominal' and 'full_push' have no worlds in common in this suite.",
+        "risk_adaptive": "'risk_adaptive' on Cart has no numbers in",
+        "nobody": "Unknown method of this suite 'nobody': choose from risk_adaptive,",
+    }.items():
+        assert main(["suite", "compare", "toy", "nominal", second, "--out", str(tmp_path)]) == 2
+        assert why in capsys.readouterr().err
+
+
 def test_the_papers_rows_stand_beside_ours_even_where_nothing_is_there_yet(tmp_path, capsys):
     assert main(["suite", "table", "table1", "--out", str(tmp_path), "--to", str(tmp_path / "t")]) == 0
     lines = capsys.readouterr().out.splitlines()

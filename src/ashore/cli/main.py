@@ -36,6 +36,7 @@ VERBS: dict[str, Verb] = {
     ),
     "suite run": Verb("ashore.cli.suite_run", "NAME: train, calibrate and evaluate the cells of a suite; resumes"),
     "suite table": Verb("ashore.cli.suite_table", "NAME: the numbers of a suite beside the paper's"),
+    "suite compare": Verb("ashore.cli.suite_compare", "NAME FIRST SECOND: differences of two methods, worlds paired"),
     "suite figures": Verb("ashore.cli.suite_figures", "NAME: the figures of a suite, each with its data"),
     "suite videos": Verb("ashore.cli.suite_videos", "NAME: one video per method of a suite, in the same unseen world"),
     "export": Verb("ashore.cli.export", "RUN: write a trained run as a bundle that acts anywhere"),

@@ -28,11 +28,44 @@ def estimate(values: np.ndarray | Array, seed: int = 0) -> Estimate:
         values: one number per environment, repetitions already averaged: [..., environment]. Leading axes (training
             seeds) are resampled together with the environments, so that both kinds of luck are in the interval.
     """
-    table = np.asarray(values, np.float64).reshape(-1, np.shape(values)[-1])
+    table = _by_seed(values)
     generator = np.random.default_rng(seed)
-    rows = generator.integers(0, table.shape[0], (RESAMPLES, table.shape[0]))
-    columns = generator.integers(0, table.shape[1], (RESAMPLES, table.shape[1]))
-    means = table[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2))
+    rows, columns = _drawn(table.shape[0], generator), _drawn(table.shape[1], generator)
+    return _summary(table.mean(axis=0), _means(table, rows, columns))
+
+
+def difference(first: np.ndarray | Array, second: np.ndarray | Array, seed: int = 0) -> Estimate:
+    """How much greater the first mean is than the second, in the same environments.
+
+    Environments are drawn for both at once, so that what they have in common cancels; training seeds, which have
+    nothing in common, are drawn for each.
+
+    Args:
+        first, second: one number per environment, in the same order, as for `estimate`; seeds may differ in number.
+    """
+    one, other = _by_seed(first), _by_seed(second)
+    assert one.shape[1] == other.shape[1], (one.shape, other.shape)
+    generator = np.random.default_rng(seed)
+    rows, other_rows, columns = (_drawn(count, generator) for count in (len(one), len(other), one.shape[1]))
+    return _summary(
+        one.mean(axis=0) - other.mean(axis=0), _means(one, rows, columns) - _means(other, other_rows, columns)
+    )
+
+
+def _by_seed(values: np.ndarray | Array) -> np.ndarray:
+    return np.asarray(values, np.float64).reshape(-1, np.shape(values)[-1])
+
+
+def _drawn(count: int, generator: np.random.Generator) -> np.ndarray:
+    """As many of so many as there are, with repetition, for every resample."""
+    return generator.integers(0, count, (RESAMPLES, count))
+
+
+def _means(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    return table[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2))
+
+
+def _summary(by_environment: np.ndarray, resampled: np.ndarray) -> Estimate:
     tail = 100.0 * (1.0 - LEVEL) / 2.0
-    low, high = np.percentile(means, [tail, 100.0 - tail])
-    return Estimate(float(table.mean()), float(table.mean(axis=0).std()), float(low), float(high))
+    low, high = np.percentile(resampled, [tail, 100.0 - tail])
+    return Estimate(float(by_environment.mean()), float(by_environment.std()), float(low), float(high))

@@ -137,15 +137,15 @@ def _metrics(task: str, cells: Sequence[Found]) -> list[str]:
 
 def _ours(found: Found, shown: Shown, metric: str) -> Outcome:
     cell = found.cell
-    budget = _budget(found)
+    budget = episode_budget(found)
     limit = {COST: budget, FIRST_COST: budget, COST_SHARE: 1.0}.get(metric)
     row = Outcome(cell.task, cell.method, shown.label, metric, UNITS.get(metric, ""), "ashore", None, budget=limit)
     if found.evaluation is None:
         return _with(row, remark=f"missing: {found.missing}")
-    shifts = _shifts(found, shown)
+    shifts = shifts_of(found, shown)
     if shifts is None:
         return _with(row, remark="not trained in any worlds")
-    values = _values(found.evaluation, shifts, metric, budget)
+    values = values_of(found.evaluation, shifts, metric, budget)
     if values is None:
         return _with(row, remark="not measured")
     figure = estimate(values)
@@ -164,7 +164,7 @@ def _with(row: Outcome, **changes: Any) -> Outcome:
     return Outcome(**{**row.__dict__, **changes})
 
 
-def _shifts(found: Found, shown: Shown) -> list[str] | None:
+def shifts_of(found: Found, shown: Shown) -> list[str] | None:
     """The shifts by name; None where a method has no training worlds of its own."""
     own = found.facts["own"]
     if OWN in shown.shifts and own is None:
@@ -172,7 +172,7 @@ def _shifts(found: Found, shown: Shown) -> list[str] | None:
     return [own if shift == OWN else shift for shift in shown.shifts]
 
 
-def _values(evaluation: Evaluation, shifts: Sequence[str], metric: str, budget: float) -> np.ndarray | None:
+def values_of(evaluation: Evaluation, shifts: Sequence[str], metric: str, budget: float) -> np.ndarray | None:
     """One number per seed and environment, episodes averaged."""
     cost = evaluation.of(shifts, evaluation.episode_cost)
     if metric == RETURN:
@@ -190,7 +190,8 @@ def _values(evaluation: Evaluation, shifts: Sequence[str], metric: str, budget: 
     return evaluation.of(shifts, evaluation.metrics[metric]).mean(axis=2)
 
 
-def _budget(found: Found) -> float:
+def episode_budget(found: Found) -> float:
+    """The cost limit of a cell's task per episode."""
     if found.evaluation is not None:
         return float(found.facts["budget"]["per_episode"])
     family = tasks.lookup(found.cell.task)
@@ -310,7 +311,7 @@ def calibrations(book: Book, task: str) -> dict[str, Mapping[str, Any]]:
 
 def budget_of(book: Book, task: str) -> float:
     """The cost limit of a task per episode."""
-    return _budget(book.of_task(task)[0])
+    return episode_budget(book.of_task(task)[0])
 
 
 def decision_work(book: Book) -> dict[str, Mapping[str, Any]]:

@@ -40,6 +40,8 @@ class ReplayConfig:
     """Contexts come from this many last decisions of the task (W)."""
     steps: int = 1
     """Decisions that are followed from a drawn one on before a critic is asked (the n of n-step targets)."""
+    context_sizes: str = "log-uniform"
+    """How many places of a context are filled: every scale alike (`log-uniform`), or every number (`uniform`)."""
     contiguous: float = 0.5
     """Share of contexts that are consecutive decisions, as a deployed policy meets them; the others are spread."""
     penalised: bool = False
@@ -272,8 +274,9 @@ def _float32(values: Array) -> Array:
 def sample_contexts(config: ReplayConfig, state: ReplayState, key: Array, tasks: Array) -> Context:
     """For each of the tasks, N of its last W decisions, without repetition.
 
-    N + 1 is log-uniform in 1..M + 1, so that every scale of experience from none to M is trained alike; N is cut to
-    what the task has. The decisions are consecutive (with probability `contiguous`) or spread over the whole window.
+    By `context_sizes` N + 1 is log-uniform in 1..M + 1, so that every scale of experience from none to M is trained
+    alike, or N is uniform in 0..M, so that most contexts have much to tell; N is cut to what the task has. The
+    decisions are consecutive (with probability `contiguous`) or spread over the whole window.
     """
     assert tasks.ndim == 1, tasks.shape
     places = jnp.arange(config.context, dtype=jnp.int32)
@@ -284,7 +287,7 @@ def sample_contexts(config: ReplayConfig, state: ReplayState, key: Array, tasks:
         by_age = (state.cursor - 1 - ages) % config.capacity
         recent = state.valid[task, by_age]
         available = jnp.sum(recent.astype(jnp.int32))
-        size = jnp.minimum(_log_uniform(size_key, config.context), available)
+        size = jnp.minimum(CONTEXT_SIZES[config.context_sizes](size_key, config.context), available)
         spread = _strata(spread_key, config.context, size, available)
         consecutive = jax.random.uniform(kind_key) < config.contiguous
         start = jax.random.randint(start_key, (), 0, jnp.maximum(available, 1))
@@ -308,6 +311,14 @@ def _log_uniform(key: Array, most: int) -> Array:
     """An int32 N in 0..most with N + 1 log-uniform."""
     draw = jnp.exp(jax.random.uniform(key) * math.log(most + 2))
     return jnp.clip(jnp.floor(draw).astype(jnp.int32) - 1, 0, most)
+
+
+def _uniform(key: Array, most: int) -> Array:
+    """An int32 N in 0..most."""
+    return jax.random.randint(key, (), 0, most + 1)
+
+
+CONTEXT_SIZES = {"log-uniform": _log_uniform, "uniform": _uniform}
 
 
 def _strata(key: Array, places: int, size: Array, population: Array) -> Array:

@@ -64,6 +64,8 @@ class TrainConfig:
     batch_tasks: int = 32
     batch_transitions: int = 32
     """Transitions per task of a batch."""
+    context_sizes: str = "log-uniform"
+    """How much the encoder's contexts hold: every scale alike (`log-uniform`), or every number (`uniform`)."""
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None
     """That of the actor, where it differs from the others."""
@@ -120,6 +122,7 @@ class TrainConfig:
         sensible.positive(self, *rates, "reward_scale", "aim")
         sensible.share(self, "rate_left", "target_rate")
         sensible.discount(self, "reward_discount", "cost_discount")
+        names.lookup("distribution of context sizes", self.context_sizes, replay.CONTEXT_SIZES)
 
 
 class TrainState(NamedTuple):
@@ -205,6 +208,7 @@ def replay_config(task: Task, config: TrainConfig) -> ReplayConfig:
         batch_tasks=config.batch_tasks,
         batch_transitions=config.batch_transitions,
         context=config.sizes.context,
+        context_sizes=config.context_sizes,
         window=config.capacity,
         steps=config.steps,
         unearned=task.description.unearned if config.earned else None,

@@ -1,0 +1,39 @@
+"""`ashore suite compare NAME FIRST SECOND`: how much more the one earns and pays than the other, worlds paired."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ashore.cli.options import UsageError
+from ashore.cli.suite_book import BookOptions, open_book
+from ashore.experiments import suite_comparison, suite_results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(BookOptions):
+    """Compare two methods of a suite in the worlds that both met, from what their cells left on disk."""
+
+    first: Annotated[str, tyro.conf.arg(metavar="FIRST"), tyro.conf.Positional]
+    """A method of the suite."""
+    second: Annotated[str, tyro.conf.arg(metavar="SECOND"), tyro.conf.Positional]
+    """What it is compared with."""
+    second_out: Path | None = None
+    """Folder of the second one's cells, if another: the same method with other settings, for instance."""
+    to: Path | None = None
+    """Folder for the page and its numbers; OUT/PRESET/reports/NAME if left out."""
+
+
+def run(options: Options) -> int:
+    """Write the differences, show the page, and say where they are."""
+    book, folder = open_book(options, options.to)
+    try:
+        other = suite_results.open_book(options.name, options.second_out or options.out, options.preset)
+        rows = suite_comparison.differences(book, options.first, other, options.second)
+    except ValueError as mistake:
+        raise UsageError(str(mistake)) from mistake
+    paths = suite_comparison.write(folder, rows)
+    print(paths[0].read_text())
+    print(f"differences: {', '.join(map(str, paths))}")
+    return 0

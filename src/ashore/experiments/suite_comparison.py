@@ -1,0 +1,136 @@
+"""Two methods of a suite in the same worlds: how much more the one earns and pays than the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ashore import names
+from ashore.experiments import suite_results, suite_tables
+from ashore.experiments.outcomes import COST, RETURN
+from ashore.experiments.statistics import difference, estimate
+from ashore.experiments.suite_results import FIRST_COST, OVER_BUDGET, Book, Found, method_name
+from ashore.experiments.suites import Shown
+
+METRICS = (RETURN, COST, FIRST_COST, OVER_BUDGET)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One quantity of the first method less that of the second, in one kind of world."""
+
+    task: str
+    first: str
+    second: str
+    worlds: str
+    metric: str
+    unit: str
+    first_mean: float
+    second_mean: float
+    mean: float
+    deviation: float
+    """Across environments."""
+    low: float
+    high: float
+    """Bootstrap interval of the mean difference at 95 %."""
+    environments: int
+
+
+def differences(first_book: Book, first: str, second_book: Book, second: str) -> list[Difference]:
+    """Every kind of world that the suite shows and that both methods met, task by task.
+
+    Raises:
+        ValueError: a method is not in the suite, or has no numbers where the other one has, or they never met the same.
+    """
+    rows: list[Difference] = []
+    for shown in first_book.suite.shown:
+        pair = (_finished(first_book, first, shown.task), _finished(second_book, second, shown.task))
+        if None in pair:
+            continue
+        one, other = pair
+        assert one is not None and other is not None
+        if _same_worlds(one, other, shown):
+            rows += [_difference(one, other, shown, metric) for metric in METRICS]
+    if not rows:
+        raise ValueError(f"'{first}' and '{second}' have no worlds in common in this suite.")
+    return rows
+
+
+def _finished(book: Book, method: str, task: str) -> Found | None:
+    """The method's cell; None where the suite has none of it for this task."""
+    names.lookup("method of this suite", method, {cell.method: cell for cell in book.suite.cells})
+    for found in book.of_task(task):
+        if found.cell.method == method:
+            if found.evaluation is None:
+                raise ValueError(f"'{method}' on {task} has no numbers in {found.folder}: {found.missing}.")
+            return found
+    return None
+
+
+def _same_worlds(one: Found, other: Found, shown: Shown) -> bool:
+    shifts = suite_results.shifts_of(one, shown)
+    if shifts is None or shifts != suite_results.shifts_of(other, shown):
+        return False
+    met, also_met = one.facts["worlds_sha256"], other.facts["worlds_sha256"]
+    return all(met[shift] == also_met[shift] for shift in shifts)
+
+
+def _difference(one: Found, other: Found, shown: Shown, metric: str) -> Difference:
+    values = []
+    for found in (one, other):
+        shifts = suite_results.shifts_of(found, shown)
+        assert found.evaluation is not None and shifts is not None
+        budget = suite_results.episode_budget(found)
+        table = suite_results.values_of(found.evaluation, shifts, metric, budget)
+        assert table is not None, metric
+        values.append(table)
+    first, second = values
+    # Two ways to deploy one run share its seeds, which are then paired as the worlds are.
+    figure = estimate(first - second) if one.run.resolve() == other.run.resolve() else difference(first, second)
+    return Difference(
+        task=shown.task,
+        first=one.cell.method,
+        second=other.cell.method,
+        worlds=shown.label,
+        metric=metric,
+        unit=suite_results.UNITS.get(metric, ""),
+        first_mean=float(first.mean()),
+        second_mean=float(second.mean()),
+        **figure._asdict(),
+        environments=first.shape[1],
+    )
+
+
+def markdown(rows: Sequence[Difference]) -> str:
+    """A table, kinds of world down, quantities across."""
+    one, other = (method_name(name) for name in (rows[0].first, rows[0].second))
+    lines = [f"# {one} less {other}", ""]
+    for task in dict.fromkeys(row.task for row in rows):
+        mine = [row for row in rows if row.task == task]
+        lines += [f"## {task}", "", f"| worlds | {' | '.join(METRICS)} |", "|---" * (len(METRICS) + 1) + "|"]
+        for worlds in dict.fromkeys(row.worlds for row in mine):
+            cells = [_cell(row) for row in mine if row.worlds == worlds]
+            lines.append(f"| {worlds} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += [
+        "First the two means, then their difference with its bootstrap 95 % interval: worlds paired, training seeds",
+        "drawn for each (paired too where both are ways to deploy one run).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(row: Difference) -> str:
+    def number(value: float, sign: str = "") -> str:
+        return f"{value:{sign}.{2 if row.metric == OVER_BUDGET else 1}f}"
+
+    means = f"{number(row.first_mean)} / {number(row.second_mean)}"
+    return f"{means}: **{number(row.mean, '+')}** [{number(row.low, '+')}, {number(row.high, '+')}]"
+
+
+def write(folder: Path, rows: Sequence[Difference]) -> list[Path]:
+    """The page and its numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{rows[0].first}_less_{rows[0].second}"
+    page = folder / f"{name}.md"
+    page.write_text(markdown(rows))
+    return [page, suite_tables.write_csv(folder / f"{name}.csv", rows)]
