@@ -39,31 +39,27 @@ def differences(first_book: Book, first: str, second_book: Book, second: str) ->
     """Every kind of world that the suite shows and that both methods met, task by task.
 
     Raises:
-        ValueError: a method is not in the suite, or has no numbers where the other one has, or they never met the same.
+        ValueError: a method is not in the suite, one of them has no numbers, or they never met the same worlds.
     """
     rows: list[Difference] = []
+    absent: list[str] = []
     for shown in first_book.suite.shown:
-        pair = (_finished(first_book, first, shown.task), _finished(second_book, second, shown.task))
-        if None in pair:
+        one, other = _cell_of(first_book, first, shown.task), _cell_of(second_book, second, shown.task)
+        if one is None or other is None:
             continue
-        one, other = pair
-        assert one is not None and other is not None
-        if _same_worlds(one, other, shown):
+        missing = [found for found in (one, other) if found.evaluation is None]
+        absent += [f"'{m.cell.method}' on {m.cell.task} has no numbers in {m.folder}: {m.missing}." for m in missing]
+        if not missing and _same_worlds(one, other, shown):
             rows += [_difference(one, other, shown, metric) for metric in METRICS]
     if not rows:
-        raise ValueError(f"'{first}' and '{second}' have no worlds in common in this suite.")
+        raise ValueError(absent[0] if absent else f"'{first}' and '{second}' have no worlds in common in this suite.")
     return rows
 
 
-def _finished(book: Book, method: str, task: str) -> Found | None:
+def _cell_of(book: Book, method: str, task: str) -> Found | None:
     """The method's cell; None where the suite has none of it for this task."""
     names.lookup("method of this suite", method, {cell.method: cell for cell in book.suite.cells})
-    for found in book.of_task(task):
-        if found.cell.method == method:
-            if found.evaluation is None:
-                raise ValueError(f"'{method}' on {task} has no numbers in {found.folder}: {found.missing}.")
-            return found
-    return None
+    return next((found for found in book.of_task(task) if found.cell.method == method), None)
 
 
 def _same_worlds(one: Found, other: Found, shown: Shown) -> bool:
@@ -102,13 +98,12 @@ def _difference(one: Found, other: Found, shown: Shown, metric: str) -> Differen
 
 def markdown(rows: Sequence[Difference]) -> str:
     """A table, kinds of world down, quantities across."""
-    one, other = (method_name(name) for name in (rows[0].first, rows[0].second))
-    lines = [f"# {one} less {other}", ""]
+    lines = [f"# {method_name(rows[0].first)} less {method_name(rows[0].second)}", ""]
     for task in dict.fromkeys(row.task for row in rows):
         mine = [row for row in rows if row.task == task]
         lines += [f"## {task}", "", f"| worlds | {' | '.join(METRICS)} |", "|---" * (len(METRICS) + 1) + "|"]
         for worlds in dict.fromkeys(row.worlds for row in mine):
-            cells = [_cell(row) for row in mine if row.worlds == worlds]
+            cells = [_shown(row) for row in mine if row.worlds == worlds]
             lines.append(f"| {worlds} | {' | '.join(cells)} |")
         lines.append("")
     lines += [
@@ -119,7 +114,7 @@ def markdown(rows: Sequence[Difference]) -> str:
     return "\n".join(lines)
 
 
-def _cell(row: Difference) -> str:
+def _shown(row: Difference) -> str:
     def number(value: float, sign: str = "") -> str:
         return f"{value:{sign}.{2 if row.metric == OVER_BUDGET else 1}f}"
 
