@@ -93,7 +93,7 @@ def evaluation(cost: np.ndarray) -> Evaluation:
     )
 
 
-def finish(pool, method: str, cost: np.ndarray, worlds: str = "same", own: str = "train") -> None:
+def finish(pool, method: str, cost: np.ndarray, worlds: str = "same", own: str = "train", weights: str | None = None):
     """A cell that somebody made."""
     folder = pool / "toy" / "Cart" / method
     facts = {
@@ -108,7 +108,7 @@ def finish(pool, method: str, cost: np.ndarray, worlds: str = "same", own: str =
         "budget": {"per_episode": 2.0},
     }
     suite_evaluation.write(folder, evaluation(cost), facts)
-    suite_cells.write_summary(folder, {"settings_sha256": "abc"})
+    suite_cells.write_summary(folder, {"settings_sha256": "abc", "weights_sha256": weights and [weights]})
 
 
 def test_the_table_equals_statistics_worked_out_by_hand(tmp_path, capsys):
@@ -178,7 +178,7 @@ def compared(pool, first: str, second: str) -> dict[tuple[str, str], dict[str, s
 
 
 def test_two_methods_are_compared_world_by_world(tmp_path, capsys):
-    # Dearer by 1 in every world: worlds differ, seeds differ, the difference does not.
+    # Dearer by 1 in every world: worlds differ, the difference does not.
     finish(tmp_path, "nominal", np.repeat(COST[:1] + 1.0, 2, axis=0))
     finish(tmp_path, "full_push", np.repeat(COST[:1], 2, axis=0))
     rows = compared(tmp_path, "nominal", "full_push")
@@ -186,24 +186,34 @@ def test_two_methods_are_compared_world_by_world(tmp_path, capsys):
     assert [float(row[key]) for key in ("mean", "deviation", "low", "high")] == [1.0, 0.0, 1.0, 1.0]
     assert (float(row["first_mean"]), float(row["second_mean"]), row["environments"]) == (5.0, 4.0, "4")
     assert float(rows["Train", "return"]["mean"]) == 10.0
-    # Ten episodes of 2 and 6 are over the budget of 2 once, those of 3 and 7 always.
+    # Of environments at 2 and 6 one is over the budget of 2, of those at 3 and 7 both.
     assert float(rows["Train", "worlds over budget"]["mean"]) == 0.5
     assert "| 5.0 / 4.0: **+1.0** [+1.0, +1.0] |" in capsys.readouterr().out
 
 
 def test_ways_to_deploy_one_run_are_compared_seed_by_seed(tmp_path):
-    # Seed 1 is dearer than seed 0 by 2 either way. With seeds drawn for each the interval would reach from 0 to 2.
-    finish(tmp_path, "risk_adaptive", COST)
-    finish(tmp_path, "without_risk_adaptation", COST + 1.0)
+    # Seed 1 is dearer than seed 0 by 2 either way. With seeds drawn for each the interval would reach from -3 to 1.
+    finish(tmp_path, "risk_adaptive", COST, weights="w")
+    finish(tmp_path, "without_risk_adaptation", COST + 1.0, weights="w")
     row = compared(tmp_path, "risk_adaptive", "without_risk_adaptation")["Train", "cost"]
     assert [float(row[key]) for key in ("mean", "low", "high")] == [-1.0, -1.0, -1.0]
+    finish(tmp_path, "without_risk_adaptation", COST + 1.0, weights="v")
+    row = compared(tmp_path, "risk_adaptive", "without_risk_adaptation")["Train", "cost"]
+    assert [float(row[key]) for key in ("mean", "low", "high")] == [-1.0, -3.0, 1.0]
+
+
+def test_what_is_left_out_of_a_comparison_stands_on_its_page(tmp_path, capsys):
+    finish(tmp_path, "nominal", COST, own="nominal")
+    finish(tmp_path, "full_push", COST)
+    assert {worlds for worlds, _ in compared(tmp_path, "nominal", "full_push")} == {"Both"}
+    assert "- 'nominal' and 'full_push' did not meet the same worlds of Cart, Train." in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared_is_said(tmp_path, capsys):
     finish(tmp_path, "nominal", COST)
     finish(tmp_path, "full_push", COST, worlds="others")
     for second, why in {
-        "full_push": "'nominal' and 'full_push' have no worlds in common in this suite.",
+        "full_push": "'nominal' and 'full_push' did not meet the same worlds of Cart, Train.",
         "risk_adaptive": "'risk_adaptive' on Cart has no numbers in",
         "nobody": "Unknown method of this suite 'nobody': choose from risk_adaptive,",
     }.items():

@@ -290,7 +290,8 @@ def test_context_sizes_are_drawn_from_none_to_all(kind, expected):
     state = replay.init(config)._replace(valid=jnp.ones((4, 256), jnp.bool), valid_count=jnp.full(4, 256, jnp.int32))
     draws = [hundred_draws(config, state, jax.random.key(seed))[2].mask for seed in range(10)]
     sizes = np.asarray(draws).sum(axis=-1).ravel()
-    assert sizes.min() == 0 and sizes.max() > 120
+    # None of 4000 uniform draws misses 128 once in 10^13 trials; of the log-uniform ones few are so large.
+    assert sizes.min() == 0 and 120 < sizes.max() <= 128 and (kind != "uniform" or sizes.max() == 128)
     # 4000 draws: the deviation of a share is below 0.008.
     for n, share in zip((0, 8, 64), expected, strict=True):
         assert np.mean(sizes <= n) == pytest.approx(share, abs=0.03)

@@ -35,6 +35,7 @@ Decide = Callable[[Array, Array, Array], Answer]
 
 def compiled(policy: CarefulPolicy, weights: Any) -> Decide:
     """`policy.act` with these weights, by the shorter way."""
+    weights = jax.device_put(weights)
     decide = _unpacked(policy, weights)
     (device,) = jax.tree.leaves(weights)[0].devices()
     at_the_host = SingleDeviceSharding(device, memory_kind="pinned_host")

@@ -1,4 +1,4 @@
-"""Which suite to look at, and where its cells are: the options that `ashore suite table` and `figures` share."""
+"""Which suite to look at, and where its cells are: the options that `table`, `compare` and `figures` share."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -30,10 +30,10 @@ def run(options: Options) -> int:
     book, folder = open_book(options, options.to)
     try:
         other = suite_results.open_book(options.name, options.second_out or options.out, options.preset)
-        rows = suite_comparison.differences(book, options.first, other, options.second)
+        comparison = suite_comparison.compare(book, options.first, other, options.second)
     except ValueError as mistake:
         raise UsageError(str(mistake)) from mistake
-    paths = suite_comparison.write(folder, rows)
+    paths = suite_comparison.write(folder, comparison)
     print(paths[0].read_text())
     print(f"differences: {', '.join(map(str, paths))}")
     return 0

@@ -31,7 +31,7 @@ def estimate(values: np.ndarray | Array, seed: int = 0) -> Estimate:
     table = _by_seed(values)
     generator = np.random.default_rng(seed)
     rows, columns = _drawn(table.shape[0], generator), _drawn(table.shape[1], generator)
-    return _summary(table.mean(axis=0), _means(table, rows, columns))
+    return _summary(float(table.mean()), table.mean(axis=0), _means(table, rows, columns))
 
 
 def difference(first: np.ndarray | Array, second: np.ndarray | Array, seed: int = 0) -> Estimate:
@@ -47,9 +47,8 @@ def difference(first: np.ndarray | Array, second: np.ndarray | Array, seed: int 
     assert one.shape[1] == other.shape[1], (one.shape, other.shape)
     generator = np.random.default_rng(seed)
     rows, other_rows, columns = (_drawn(count, generator) for count in (len(one), len(other), one.shape[1]))
-    return _summary(
-        one.mean(axis=0) - other.mean(axis=0), _means(one, rows, columns) - _means(other, other_rows, columns)
-    )
+    resampled = _means(one, rows, columns) - _means(other, other_rows, columns)
+    return _summary(float(one.mean() - other.mean()), one.mean(axis=0) - other.mean(axis=0), resampled)
 
 
 def _by_seed(values: np.ndarray | Array) -> np.ndarray:
@@ -57,7 +56,7 @@ def _by_seed(values: np.ndarray | Array) -> np.ndarray:
 
 
 def _drawn(count: int, generator: np.random.Generator) -> np.ndarray:
-    """As many of so many as there are, with repetition, for every resample."""
+    """Places of `count` draws out of `count` with replacement, [resample, draw]."""
     return generator.integers(0, count, (RESAMPLES, count))
 
 
@@ -65,7 +64,7 @@ def _means(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
     return table[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2))
 
 
-def _summary(by_environment: np.ndarray, resampled: np.ndarray) -> Estimate:
+def _summary(mean: float, by_environment: np.ndarray, resampled: np.ndarray) -> Estimate:
     tail = 100.0 * (1.0 - LEVEL) / 2.0
     low, high = np.percentile(resampled, [tail, 100.0 - tail])
-    return Estimate(float(by_environment.mean()), float(by_environment.std()), float(low), float(high))
+    return Estimate(mean, float(by_environment.std()), float(low), float(high))
