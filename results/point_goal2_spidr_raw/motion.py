@@ -1,4 +1,7 @@
-"""How far a policy goes in an episode, beside random actions and none: `python motion.py RUN WORLDS OUT.json`."""
+"""How far a policy goes in an episode, beside random actions and none: `python motion.py RUN WORLDS OUT.json`.
+
+The worlds are those of the task preset that the run was trained in.
+"""
 
 import json
 import sys
@@ -43,11 +46,14 @@ def one_episode(choose, parameters, seed):
     way = np.linalg.norm(np.diff(places, axis=0), axis=1).sum()
     return {
         "speed_m_per_s": way / (len(sent) * env.description.control_period),
+        "way_m": way,
         "displacement_m": np.linalg.norm(places[-1] - places[0]),
         "farthest_m": np.linalg.norm(np.array(places) - places[0], axis=1).max(),
         "action_rms": np.sqrt(np.mean(np.square(sent))),
         **dict(zip(("mean_forward", "mean_turn"), np.mean(sent, axis=0), strict=True)),
         **dict(zip(("std_forward", "std_turn"), np.std(sent, axis=0), strict=True)),
+        "throttle_reversals_per_s": np.mean(np.diff(np.sign(np.array(sent)[:, 0])) != 0)
+        / env.description.control_period,
         "reward": reward,
         "cost": cost,
     }
@@ -59,4 +65,5 @@ for name, choose in ways.items():
         drawn = draw_parameters("PointGoal2", trained.task_preset, shift, 0, worlds)
         rows = [one_episode(choose, parameters, seed) for seed, parameters in enumerate(drawn)]
         found[f"{name}, {shift}"] = {key: round(float(np.mean([row[key] for row in rows])), 4) for key in rows[0]}
-out.write_text(json.dumps(found, indent=2) + "\n")
+content = {"task_preset": trained.task_preset, "worlds_per_shift": worlds, "episodes": 1, "engine": "C MuJoCo"}
+out.write_text(json.dumps(content | {"means": found}, indent=2) + "\n")
