@@ -243,7 +243,7 @@ def test_every_suite_names_what_exists():
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("suite", "Say what to suite: run, table, figures, videos."),
+        ("suite", "Say what to suite: run, table, compare, figures, videos."),
         ("suite run tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
         ("suite table tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
         ("suite figures tabel1", "Unknown suite 'tabel1': did you mean 'table1'?"),
