@@ -20,7 +20,7 @@ RISK_ADAPTIVE = Method(
     summary="Distributional actor-critic, conditioned on a latent description of the world, under a cost budget.",
     reference="the paper, sections 4 and 5",
     differs=(
-        "the encoder also predicts the dynamics (the critics alone leave the latent empty), the prior is a factor of "
+        "the encoder also predicts the dynamics (critics alone tell it less of the world), the prior is a factor of "
         "the posterior, the multiplier is a positional PID on measured cost, the actor's loss is divided by 1 + lambda"
     ),
     recipe=recipe,
