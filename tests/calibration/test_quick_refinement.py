@@ -53,7 +53,8 @@ def both_ways(config, critics, threshold):
     ready = quick_refinement.prepare(NETS, critics)
 
     def quickly(seen, condition, nominal, eta):
-        return quick_refinement.refine(config, NETS, ready, seen, condition, nominal, eta, threshold)
+        level = quick_refinement.at_level(NETS, ready, eta)
+        return quick_refinement.refine(config, NETS, ready, level, seen, condition, nominal, threshold)
 
     return tuple(jit(jax.vmap(way))(*states(16)) for way in (plainly, quickly))
 
@@ -78,13 +79,20 @@ def test_a_policy_that_decides_alone_acts_the_same(critics, caution):
     params = architecture.init(jax.random.key(6), nets)
     params |= {"critics": critics} if caution == "refinement" else {}
     weights = (params, normalisation.init(nets.observation, len(nets.features)))
-    situation = (jnp.linspace(-1.0, 1.0, nets.observation), jnp.array([0.3, -0.2, 0.9]), jnp.float32(0.8))
+    observation, latent = np.linspace(-1.0, 1.0, nets.observation), np.array([0.3, -0.2, 0.9])
     policy = CarefulPolicy(nets, 1e-6, caution, AS_PRINTED)
-    plain, quick = jit(policy.act)(weights, *situation), lone_decisions.compiled(policy, weights)(*situation)
-    assert (int(plain.steps) > 0) == (caution != "actor")
-    assert (bool(quick.triggered), int(quick.steps)) == (bool(plain.triggered), int(plain.steps))
-    np.testing.assert_allclose(quick.action, plain.action, atol=2e-5)
-    np.testing.assert_allclose(quick.cost_after, plain.cost_after, rtol=1e-4)
+    decide = lone_decisions.compiled(policy, weights)
+    actions = []
+    # There and back: what was prepared for one risk level must not answer for another.
+    for eta in (0.8, 0.3, 0.8):
+        situation = (jnp.float32(observation), jnp.float32(latent), jnp.float32(eta))
+        plain, quick = jit(policy.act)(weights, *situation), decide(observation, latent, eta)
+        assert (int(plain.steps) > 0) == (caution != "actor")
+        assert (quick.triggered, quick.steps) == (bool(plain.triggered), int(plain.steps))
+        np.testing.assert_allclose(quick.action, plain.action, atol=2e-5)
+        np.testing.assert_allclose(quick.cost_after, plain.cost_after, rtol=1e-4)
+        actions.append(quick.action)
+    assert not np.allclose(actions[0], actions[1], atol=1e-4)
 
 
 @pytest.mark.parametrize(("activation", "blocks"), [("relu", 1), ("silu", 3)])
@@ -96,7 +104,8 @@ def test_networks_of_other_shapes_are_carried_through_as_well(activation, blocks
     values = refinement.critic_values(nets, pair, seen, condition, eta)
     ready = quick_refinement.prepare(nets, pair)
     plain = jit(lambda: refinement.refine(COARSE, values, nominal, eta, 0.0))()
-    quick = jit(lambda: quick_refinement.refine(COARSE, nets, ready, seen, condition, nominal, eta, 0.0))()
+    level = quick_refinement.at_level(nets, ready, eta)
+    quick = jit(lambda: quick_refinement.refine(COARSE, nets, ready, level, seen, condition, nominal, 0.0))()
     assert int(plain.steps) == COARSE.steps
     np.testing.assert_allclose(quick.action, plain.action, atol=2e-5)
 
@@ -106,7 +115,8 @@ def test_fewer_passes_wait_for_one_another(critics):
     config, ready = RefinementConfig(steps=steps), quick_refinement.prepare(NETS, critics)
 
     def quickly(seen, condition, nominal, eta):
-        return quick_refinement.refine(config, NETS, ready, seen, condition, nominal, eta, 0.0).action
+        level = quick_refinement.at_level(NETS, ready, eta)
+        return quick_refinement.refine(config, NETS, ready, level, seen, condition, nominal, 0.0).action
 
     products = str(jax.make_jaxpr(quickly)(*(part[1] for part in states(2)))).count("dot_general")
     # In a pass: the second feature layer, and five in a head of two blocks. Once: the surroundings, the embedding.

@@ -9,7 +9,8 @@ things make them fewer.
   cost of the candidate, which decides whether there is a next step. The two critics have the same shape. With K steps
   that makes 1 + 2 K passes instead of 1 + 5 K.
 - Weights are centred beforehand, so that every layer's output has mean zero and its norm is one sum and no second one.
-- What the first layer makes of state and belief is computed once; an action only adds its own few rows.
+- What the first layer makes of state and belief is computed once; an action only adds its own few rows. What depends
+  on the risk level alone is computed when that changes, which is rare.
 
 Over a batch of worlds, where work counts, reverse mode is the better one.
 
@@ -68,6 +69,14 @@ class Prepared(NamedTuple):
     """What `critic.embedding` reads, of both."""
 
 
+class Level(NamedTuple):
+    """A risk level, made ready for all decisions that are taken at it."""
+
+    eta: Array
+    embeddings: Array
+    """Of the fractions at which each critic is read, [critic, 1, 1, fraction, width]."""
+
+
 class _Progress(NamedTuple):
     """The iteration between two steps; `judged` decides whether it goes on."""
 
@@ -105,26 +114,30 @@ def prepare(nets: Architecture, critics: Params) -> Prepared:
     return Prepared(pair, cost, surroundings, {"embedding": critics["embedding"]})
 
 
+def at_level(nets: Architecture, prepared: Prepared, eta: Array) -> Level:
+    """Make a risk level ready for `refine`."""
+    fractions = jnp.stack([quantiles.midpoints(level, nets.sizes.fractions) for level in (0.0, eta)])
+    embed = jax.vmap(jax.vmap(lambda params, tau: critic.embedding(nets.critic, params, tau), (None, 0)))
+    embeddings = embed(prepared.embedding, fractions).astype(jnp.float32)
+    return Level(eta, embeddings[:, None, None])
+
+
 @dataclass(frozen=True)
 class _Asked:
     """Both critics in one state."""
 
     config: CriticConfig
     prepared: Prepared
+    embeddings: Array
     base: Array
     """What the first layer makes of state and belief, [critic, 1, 1, 1, width]."""
-    embeddings: Array
-    """Of the fractions at which each critic is read, [critic, 1, 1, fraction, width]."""
 
     @classmethod
-    def at(cls, nets: Architecture, prepared: Prepared, observation: Array, condition: Array, eta: Array) -> "_Asked":
+    def at(cls, nets: Architecture, prepared: Prepared, level: Level, observation: Array, condition: Array) -> "_Asked":
         surroundings = jnp.concatenate([observation, condition])
         precision = jax.lax.Precision.HIGHEST
         base = jnp.einsum("i,chio->cho", surroundings, prepared.surroundings, precision=precision)
-        fractions = jnp.stack([quantiles.midpoints(level, nets.sizes.fractions) for level in (0.0, eta)])
-        embed = jax.vmap(jax.vmap(lambda params, tau: critic.embedding(nets.critic, params, tau), (None, 0)))
-        embeddings = embed(prepared.embedding, fractions).astype(jnp.float32)
-        return cls(nets.critic, prepared, base[:, :, None, None], embeddings[:, None, None])
+        return cls(nets.critic, prepared, level.embeddings, base[:, :, None, None])
 
     def look(self, iterate: Array, candidate: Array) -> tuple[Array, Array]:
         """The reward gradient at the iterate, and the cost of the candidate."""
@@ -143,24 +156,25 @@ def refine(
     config: RefinementConfig,
     nets: Architecture,
     prepared: Prepared,
+    level: Level,
     observation: Array,
     condition: Array,
     nominal: Array,
-    eta: Array,
     threshold: float,
 ) -> Refined:
     """The action to execute in one state, as `refinement.refine` with `refinement.critic_values` finds it.
 
     Args:
         prepared: the critics, from `prepare`.
+        level: the risk level, from `at_level`.
         observation: normalised.
         condition: what the critics are conditioned on, see `architecture.condition`.
         nominal: a_0, inside the box.
-        eta: risk level, a scalar.
         threshold: d, in the unit of Q_c.
     """
+    eta = level.eta
     assert nominal.ndim == 1 and eta.ndim == 0, (nominal.shape, eta.shape)
-    share, asked = refinement.weight(config, eta), _Asked.at(nets, prepared, observation, condition, eta)
+    share, asked = refinement.weight(config, eta), _Asked.at(nets, prepared, level, observation, condition)
 
     def sent(iterate: Array) -> Array:
         return iterate if config.weight == "full" else refinement.project(nominal + share * (iterate - nominal))
@@ -177,17 +191,13 @@ def refine(
         best_cost = jnp.where(better, cost, now.best_cost)
         return _Progress(iterate, reward_gradient, best_cost, best, best_cost, now.steps + 1)
 
-    def all_steps(now: _Progress) -> _Progress:
-        # Written out and masked: a loop would ask the host after every step whether to go on.
-        for _ in range(config.steps):
-            unfinished, after = now.judged > threshold, one_step(now)
-            now = jax.tree.map(lambda new, old, go=unfinished: jnp.where(go, new, old), after, now)
-        return now
-
     first_gradient, nominal_cost = asked.look(nominal, nominal)
     triggered = (eta > 0.0) & (nominal_cost > threshold)
-    start = _Progress(nominal, first_gradient, nominal_cost, nominal, nominal_cost, jnp.zeros((), jnp.int32))
-    end = jax.lax.cond(triggered, all_steps, lambda now: now, start)
+    end = _Progress(nominal, first_gradient, nominal_cost, nominal, nominal_cost, jnp.zeros((), jnp.int32))
+    # Written out and masked: to ask whether to go on, or to begin at all, is to wait for the host.
+    for _ in range(config.steps):
+        unfinished, after = triggered & (end.judged > threshold), one_step(end)
+        end = jax.tree.map(lambda new, old, go=unfinished: jnp.where(go, new, old), after, end)
     if config.keep == "best":
         action, cost = end.best, end.best_cost
     else:

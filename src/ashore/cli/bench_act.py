@@ -33,6 +33,8 @@ def run(options: Options) -> int:
         with console.status("measuring") as status:
             for row in act_benchmark.measure(options, options.bundle):
                 rows.append(row)
+                # After every row: most of the time goes into compiling, and nothing of it should be lost.
+                act_benchmark.write(options.out, rows)
                 table.add_row(row.backend, row.size, row.what, *(f"{ms:.3f}" for ms in (row.p50, row.p99, row.p99_9)))
                 status.update(f"measuring, {len(rows)} row(s) done")
     except (ValueError, Refused) as mistake:
@@ -40,5 +42,5 @@ def run(options: Options) -> int:
     for steps, ms in PAPER_MS.items():
         table.add_row("the paper, RTX 3090", "paper", f"act K={steps}", f"{ms:.2f}", "", "")
     console.print(table)
-    print(f"numbers: {act_benchmark.write(options.out, rows)}")
+    print(f"numbers: {options.out}")
     return 0

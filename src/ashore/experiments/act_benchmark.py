@@ -257,7 +257,8 @@ def _jax_work(found: Bundle, compute: str, alone: bool) -> Iterator[tuple[str, W
     weights = jax.device_put(twin.weights)
     seen = _observations(found)
     count = len(seen)
-    latent, eta = jnp.zeros(twin.policy.latent, jnp.float32), jnp.float32(_ETA)
+    latent = np.zeros(twin.policy.latent, np.float32)
+    belief = jnp.asarray(latent), jnp.float32(_ETA)
     cases: Mapping[str, Refinement] = {
         "act, nominal action fits": _refinement(STEPS[0], _ANYTHING),
         **{_decision(steps): _refinement(steps, _IMPOSSIBLE) for steps in STEPS},
@@ -266,10 +267,10 @@ def _jax_work(found: Bundle, compute: str, alone: bool) -> Iterator[tuple[str, W
         policy = CarefulPolicy(nets, twin.policy.budget, "refinement", RefinementConfig(**asdict(numbers)))
         if alone:
             decide = lone_decisions.compiled(policy, weights)
-            yield what, lambda i, decide=decide: decide(seen[i % count], latent, eta).action
+            yield what, lambda i, decide=decide: decide(seen[i % count], latent, _ETA).action
         else:
             act = jax.jit(policy.act)
-            yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count], latent, eta).action)
+            yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count], *belief).action)
 
 
 def _timed(backend: str, size: str, what: str, work: Work, config: ActBenchmark) -> Latency:
