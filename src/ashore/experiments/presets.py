@@ -18,6 +18,8 @@ class Preset:
 
     summary: str
     train: TrainConfig
+    with_risk_level: TrainConfig | None = None
+    """For methods that take a risk level, where they are trained otherwise."""
 
 
 # Gains of the multiplier, per decision of all worlds, on the relative error (J - d) / d up to 1. On PointGoal2 they
@@ -78,6 +80,16 @@ _PLATOON_LAPTOP = replace(
     multiplier=replace(_MULTIPLIER, integral=0.001, initial=6.0),
     aim=0.9,
 )
+# An encoder that knows its car: the pedal in its usual size, a likelihood that may be vague where cars stand still, and
+# contexts long enough to tell a lag, of many cars (docs/decisions, 14). Those who have no latent need none of it.
+_PLATOON_KNOWN_CAR = replace(
+    _PLATOON_LAPTOP,
+    sizes=replace(_PLATOON_LAPTOP.sizes, action_scale=8.0, dynamics_scale="predicted"),
+    encoder_learning_rate=3e-3,
+    batch_tasks=32,
+    batch_transitions=8,
+    context_sizes="uniform",
+)
 _GPU = TrainConfig(
     decisions=2000,
     # A quarter of the fractions of the size itself and few, large batches: the return at the budget that 32 updates of
@@ -115,9 +127,9 @@ PRESETS: dict[str, dict[str, Preset]] = {
     },
     "Platoon": {
         "smoke": Preset("does it run: seconds on a CPU", _SMOKE),
-        "laptop": Preset("small networks on two CPU cores, minutes", _PLATOON_LAPTOP),
+        "laptop": Preset("small networks on two CPU cores, minutes", _PLATOON_LAPTOP, _PLATOON_KNOWN_CAR),
         # A thousand decisions in a row and back again are a chain: what a GPU makes of it is not measured.
-        "gpu": Preset("as on a laptop: minutes on two CPU cores", _PLATOON_LAPTOP),
+        "gpu": Preset("as on a laptop: minutes on two CPU cores", _PLATOON_LAPTOP, _PLATOON_KNOWN_CAR),
         "paper": Preset("the paper's sizes on one GPU", _PLATOON_PAPER),
     },
 }
@@ -138,5 +150,7 @@ def lookup(task: str, preset: str) -> Preset:
 
 def settings_of(task: str, preset: str, method: Method) -> TrainConfig:
     """What a method is trained with: a preset that conditions policies on a risk level means those that use one."""
-    train = lookup(task, preset).train
-    return train if method.takes_risk_level else replace(train, risk=RiskConfig())
+    found = lookup(task, preset)
+    if method.takes_risk_level:
+        return found.with_risk_level or found.train
+    return replace(found.train, risk=RiskConfig())

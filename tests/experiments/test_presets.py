@@ -1,0 +1,28 @@
+"""Presets against the runs that they are said to have made."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from ashore.experiments import presets
+from ashore.methods import registry
+
+CELLS = Path(__file__).parents[2] / "results/suites/gpu"
+
+
+@pytest.mark.parametrize("preset", ["gpu", "laptop"])
+def test_ours_on_platoon_is_trained_as_the_tables_were(preset):
+    found = presets.settings_of("Platoon", preset, registry.lookup("risk_adaptive"))
+    recorded = json.loads((CELLS / "Platoon/risk_adaptive/config.json").read_text())["train"]
+    assert json.loads(json.dumps(asdict(found))) == recorded
+
+
+def test_what_an_encoder_needs_is_left_to_those_who_have_a_risk_level():
+    ours, others = (presets.settings_of("Platoon", "gpu", registry.lookup(name)) for name in ("risk_adaptive", "spidr"))
+    assert (ours.sizes.action_scale, ours.context_sizes, ours.risk.conditioned) == (8.0, "uniform", True)
+    assert (others.sizes.action_scale, others.context_sizes, others.risk.conditioned) == (1.0, "log-uniform", False)
+    # The same amount of data in a batch, and of everything that teaches the actor.
+    assert ours.batch_tasks * ours.batch_transitions == others.batch_tasks * others.batch_transitions
+    assert ours.through_physics == others.through_physics
