@@ -143,3 +143,15 @@ def test_bench_measures_both_engines_and_keeps_the_numbers(tmp_path, capsys):
         # The cart's action repeat is 2.
         assert row["env_steps_per_second"] == pytest.approx(2 * row["decisions_per_second"])
     assert content["machine"]["threads"] >= 1
+
+
+def test_a_reader_that_leaves_ends_it_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ashore.cli.main", "--help"], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,6 +15,8 @@ MISUSE = 2
 INTERRUPTED = 130
 NO_STORAGE = 74
 """Exit code for a file that could not be read or written (EX_IOERR)."""
+NOBODY_READS = 141
+"""Exit code where nobody reads what is printed any more, as of a program that SIGPIPE ends: `ashore ... | head`."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -54,13 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Python would try once more to print what is left when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
     except (UsageError, names.UnknownName) as mistake:
         print(f"ashore: {mistake}", file=sys.stderr)
         return MISUSE
     except OSError as problem:
         if problem.filename is None and problem.errno not in _NO_ROOM:
-            raise  # A broken pipe, for instance: nothing that a file or folder could mend.
+            raise  # Nothing that a file or folder could mend.
         print(f"ashore: {_storage_problem(problem)}", file=sys.stderr)
         return NO_STORAGE
     except KeyboardInterrupt:
