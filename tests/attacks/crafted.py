@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,16 @@ def nested(depth: int) -> bytes:
 
 F32 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 PICKLE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
+# As cloudpickle writes a function: its code by value, made anew by a function of cloudpickle's.
+CLOUDPICKLE = (
+    b"\x80\x05\x8c\x17cloudpickle.cloudpickle\x8c\x0e_make_function\x93(\x8c\x17cloudpickle.cloudpickle"
+    b"\x8c\x0d_builtin_type\x93\x8c\x08CodeType\x85R(K\x00K\x00K\x00K\x00K\x01KCC\x04d\x01S\x00tR}NNNtR."
+)
+# As joblib writes an array: a wrapper that says how to read the numbers behind it, which stand in the stream.
+JOBLIB = (
+    b"\x80\x04\x8c\x13joblib.numpy_pickle\x8c\x11NumpyArrayWrapper\x93)\x81}(\x8c\x05shapeK\x02\x85\x8c\x05dtype"
+    b"\x8c\x05numpy\x8c\x05dtype\x93\x8c\x02f4\x85R\x8c\x0aallow_mmap\x88ub" + bytes(8) + b"."
+)
 HUGE = 1 << 62
 LISTED = {"bytes": 1, "sha256": ""}
 GAP = F32 | {"data_offsets": [8, 12]}
@@ -84,6 +95,40 @@ def object_array(_: bytes) -> bytes:
     return buffer.getvalue()
 
 
+def _field(number: int, content: bytes | str | int) -> bytes:
+    """One field of a protobuf message: a short number, or a text or message of up to 127 bytes."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    data = content.encode() if isinstance(content, str) else content
+    assert len(data) < 128
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def _onnx(node: bytes, initializer: bytes = b"", domain: bytes = b"") -> bytes:
+    """A model of one node, in the numbers of onnx.proto: ir_version 1, graph 7, opset_import 8."""
+    graph = _field(1, node) + _field(2, "g") + initializer + _field(12, _field(1, "y"))
+    return _field(1, 9) + _field(7, graph) + _field(8, _field(2, 17)) + domain
+
+
+# A tensor whose numbers are in another file (data_location 14, external_data 13), wherever that may be.
+EXTERNAL = _onnx(
+    _field(1, "w") + _field(2, "y") + _field(4, "Identity"),
+    _field(
+        5,
+        _field(1, 1)
+        + _field(2, 1)
+        + _field(8, "w")
+        + _field(13, _field(1, "location") + _field(2, "../../../etc/passwd"))
+        + _field(14, 1),
+    ),
+)
+# An operator of a domain that a library would have to be loaded for.
+CUSTOM = _onnx(
+    _field(2, "y") + _field(4, "Run") + _field(7, "evil.ops"),
+    domain=_field(8, _field(1, "evil.ops") + _field(2, 1)),
+)
+
+
 def fewer_golden(data: bytes) -> bytes:
     return tensors.serialise({name: rows[:255] for name, rows in tensors.parse(data, "golden").items()})
 
@@ -91,6 +136,18 @@ def fewer_golden(data: bytes) -> bytes:
 def other_golden(data: bytes) -> bytes:
     vectors = tensors.parse(data, "golden")
     return tensors.serialise(vectors | {"output/cost_value": vectors["output/cost_value"] + np.float32(1e-3)})
+
+
+FOREIGN: dict[str, bytes] = {
+    "pickle": PICKLE,
+    "cloudpickle": CLOUDPICKLE,
+    "joblib": JOBLIB,
+    "joblib, compressed": zlib.compress(JOBLIB),
+    "object array": object_array(b""),
+    "ONNX with external data": EXTERNAL,
+    "ONNX with an operator of its own": CUSTOM,
+}
+"""What other programs run or follow when they read it."""
 
 
 BY_CONTENT: dict[str, tuple[Callable[[Files], Files], str]] = {
@@ -101,7 +158,9 @@ BY_CONTENT: dict[str, tuple[Callable[[Files], Files], str]] = {
     "manifest is a list": (raw_manifest(b"[]\n"), "not a bundle"),
     "manifest is empty": (raw_manifest(b""), "not JSON"),
     "manifest is not text": (raw_manifest(b"\xff\xfe{}"), "not JSON"),
-    "manifest is a million deep": (raw_manifest(nested(500_000)), "nested deeper than 16"),
+    "manifest is a million deep": (raw_manifest(nested(1_000_000)), "at most 1048576"),
+    # As deep as fits into what is read.
+    "manifest is half a million deep": (raw_manifest(nested(500_000)), "nested deeper than 16"),
     "manifest is seventeen deep": (raw_manifest(b'{"a":' + nested(17) + b"}"), "nested deeper than 16"),
     "manifest is two megabytes": (raw_manifest(b" " * (2 << 20)), "at most 1048576"),
     "manifest names a key twice": (raw_manifest(b'{"kind": "ashore-bundle", "kind": "x"}'), "a key twice"),
@@ -145,8 +204,6 @@ BY_CONTENT: dict[str, tuple[Callable[[Files], Files], str]] = {
     ),
     "calibration is deep": (with_file("calibration.json", lambda _: nested(100_000)), "nested deeper"),
     # What weights can hold.
-    "weights are a pickle": (with_file("weights.safetensors", lambda _: PICKLE), "header"),
-    "weights are an object array": (with_file("weights.safetensors", object_array), "header"),
     "weights are empty": (with_file("weights.safetensors", lambda _: b""), "ends before its header"),
     "header of 2^40 bytes": (
         with_file("weights.safetensors", lambda data: struct.pack("<Q", 1 << 40) + data[8:]),
@@ -192,6 +249,26 @@ BY_CONTENT: dict[str, tuple[Callable[[Files], Files], str]] = {
     "too few golden vectors": (with_file("golden.safetensors", fewer_golden), "between 256 and 4096"),
     "other golden vectors": (with_file("golden.safetensors", other_golden), "cost value is"),
 }
+REPLAYED = ("other weights", "other golden vectors")
+"""Found out only when the networks have been asked, which takes as long as it does for a good bundle."""
+
+
+def _foreign(place: str, reason: str) -> dict[str, tuple[Callable[[Files], Files], str]]:
+    """Each of `FOREIGN` in the place of one file."""
+    return {
+        f"{what} as {place}": (with_file(place, lambda _, data=data: data), reason) for what, data in FOREIGN.items()
+    }
+
+
+BY_CONTENT |= (
+    _foreign("weights.safetensors", "header")
+    | _foreign("golden.safetensors", "header")
+    | _foreign("calibration.json", "not JSON")
+    | _foreign("model.pkl", "'model.pkl', which does not belong into a bundle")
+    | _foreign("model.onnx", "'model.onnx', which does not belong into a bundle")
+)
+CARRIED = ("actor.onnx", "refine_step.onnx", "CARD.md")
+"""Files whose content nothing here asks for: any bytes may be there, and nobody makes anything of them."""
 
 
 def _link(folder: Path) -> None:
@@ -216,7 +293,10 @@ IN_FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "hard link": (lambda folder: os.link(folder / "CARD.md", folder.parent / "twin"), "hard link"),
     "pipe": (_pipe, "not a regular file"),
     "folder inside": (lambda folder: (folder / "more").mkdir(), "not a regular file"),
-    "pickle beside": (lambda folder: (folder / "model.pkl").write_bytes(PICKLE), "does not list"),
+    **{
+        f"{what} beside": (lambda folder, data=data: (folder / "model.bin").write_bytes(data), "does not list")
+        for what, data in FOREIGN.items()
+    },
     "hidden file": (lambda folder: (folder / ".hidden").write_text(""), "cannot hold a file"),
     "twenty files more": (_many, "more than 16 files"),
     "names that differ in case": (lambda folder: (folder / "card.md").write_text(""), "differ only in case"),

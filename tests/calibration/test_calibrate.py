@@ -2,18 +2,22 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ashore.calibration import careful_deployment, contexts, realised_cost, tempering
+from ashore.calibration import careful_deployment, contexts, latent_error, realised_cost, record, tempering
 from ashore.calibration.calibrate import calibrate
 from ashore.calibration.config import CalibrationConfig, Subject
+from ashore.calibration.latent_error import ReferenceCheck
 from ashore.calibration.ledger import Ledger, Paused
+from ashore.calibration.refinement import RefinementConfig
 from ashore.environments import randomisation
-from tests.calibration.linear_world import DISCOUNT, LENGTH, NOISE, LinearAgent, LinearWorld, error_exceeded_by
+from tests.calibration.linear_world import DISCOUNT, LENGTH, NOISE, SIGMA, LinearAgent, LinearWorld, error_exceeded_by
 from tests.compilation import quickly
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -52,6 +56,69 @@ def test_the_latent_error_is_the_known_one_within_sampling_error(calibration):
     for count, measured in zip(CONFIG.counts, calibration.measured.epsilon.value, strict=True):
         expected, density = error_exceeded_by(0.1, count, reference)
         assert measured == pytest.approx(expected, abs=4.0 * order_statistic_error(density))
+
+
+@pytest.mark.parametrize(("reference", "environments", "settled"), [(64, 400, False), (16384, 99, True)])
+def test_half_of_the_reference_says_whether_the_whole_is_settled(reference, environments, settled):
+    # In batches of 2000 worlds, as in the other calibrations of this file: nothing is compiled for it.
+    config = dataclasses.replace(CONFIG, reference=reference, environments=environments, worlds_at_once=2000)
+    task, etas = SUBJECT.task, jnp.zeros(len(CONFIG.counts), jnp.float32)
+    ranges, worlds_key, key = task.description.shifts["train"], *jax.random.split(jax.random.key(7))
+    worlds = randomisation.sample(ranges, task.parameters_type, worlds_key, config.environments)
+    deployed = contexts.deploy(SUBJECT, config, Ledger(), "contexts", worlds, key, etas, 1.0)
+    believed = contexts.collect(task, config, deployed)
+    half = believed.half_reference
+    assert half is not None
+    first = latent_error.table(latent_error.errors(believed.latents, believed.reference), 0.9).value[1]
+    found = latent_error.check_reference(half, believed.reference, first, 0.9)
+    # Half of N sights is SIGMA / sqrt(N) from all of them, next to which the prior is nothing; 90 % are within 1.645 of
+    # that. The order statistic of 99 worlds is a tenth unsure.
+    assert found.half_error == pytest.approx(1.645 * SIGMA / math.sqrt(reference), rel=0.3)
+    assert found.ratio == found.half_error / first and found.settled is settled
+
+
+def test_a_calibration_says_that_its_reference_is_not_settled(calibration):
+    found = calibration.measured.reference_check
+    # 64 sights: half of them are 1.645 * 2 / 8 from all of them, a little less for the prior.
+    assert found.half_error == pytest.approx(0.37, abs=0.06) and not found.settled
+    assert found.ratio == found.half_error / calibration.measured.epsilon.value[1]
+
+
+def test_a_reference_from_one_deployment_has_no_half_and_a_belief_that_never_moves_is_settled():
+    alone = np.ones((3, 1, 2))
+    assert latent_error.half_reference(alone, alone) is None
+    still = latent_error.check_reference(np.zeros((9, 2)), np.zeros((9, 2)), 0.0, 0.9)
+    assert still.settled and math.isnan(still.ratio)
+
+
+class Repeating(LinearWorld):
+    """Four env steps per decision."""
+
+    @property
+    def description(self):
+        return dataclasses.replace(super().description, action_repeat=4)
+
+
+def test_the_record_says_what_a_decision_is_and_warns_of_a_reference_that_is_not_settled(calibration):
+    policy: Any = SimpleNamespace(
+        caution="refinement",
+        refinement=RefinementConfig(),
+        nets=SimpleNamespace(sizes=SimpleNamespace(compute="float32")),
+    )
+
+    def written(check: ReferenceCheck | None) -> tuple[dict[str, Any], str]:
+        checked = calibration._replace(measured=calibration.measured._replace(reference_check=check))
+        content = record.content(Repeating(), policy, checked, "0" * 64, {})
+        return content, record.page("toy", Repeating(), policy, checked)
+
+    content, page = written(ReferenceCheck(0.2, 0.25, False))
+    assert content["action_repeat"] == 4
+    assert content["reference_settled"] == {"half_error": 0.2, "ratio": 0.25, "settled": False, "limit": 0.05}
+    assert "NOT SETTLED" in content["assumptions"][0] and "0.2 from" in page and "25% of epsilon(1)" in page
+    content, page = written(ReferenceCheck(0.0, math.nan, True))
+    assert content["reference_settled"]["ratio"] is None and "NOT SETTLED" not in page
+    content, page = written(None)
+    assert content["reference_settled"] is None and "NOT SETTLED" not in page
 
 
 def test_the_sensitivity_is_the_known_one_within_sampling_error(calibration):
@@ -105,9 +172,27 @@ def test_an_honest_posterior_needs_little_tempering_and_a_boastful_one_as_much_a
     np.testing.assert_allclose(boastful.square_after, 1.0, atol=0.2)
 
 
-def test_the_schedule_relaxes_with_evidence_and_unseen_worlds_are_counted(calibration):
+def test_the_papers_schedule_relaxes_as_the_known_error_falls():
+    # The same shapes as the other calibrations of this file: nothing is compiled for it.
+    etas = tuple(np.arange(10) / 10)
+    found = calibrate(SUBJECT, dataclasses.replace(CONFIG, level=0.5, rule="paper", etas=etas), Ledger())
+    schedule = found.schedule
+    assert not schedule.infeasible.any() and np.all(np.diff(schedule.eta) <= 0.0)
+    for count, eta in zip(CONFIG.counts, schedule.eta, strict=True):
+        # Medians: caution gains eta where 1.5 epsilon(N) is needed. Those of slope and grip have errors of their own.
+        error, density = error_exceeded_by(0.5, count, 64)
+        needed, unsure = 1.5 * error, 1.5 * math.sqrt(0.25 / 400) / density
+        tolerance = 4.0 * math.hypot(unsure, needed * 0.025 / 1.5, needed * 0.025)
+        assert needed - tolerance <= eta <= needed + 0.1 + tolerance
+    # From 0.71 to 0.48 by the closed form: two levels of the grid.
+    assert schedule.eta[0] - schedule.eta[-1] == pytest.approx(0.2, abs=0.11)
+    # Reward is -eta: unseen worlds were deployed at exactly these levels, each held until the next count.
+    held = np.searchsorted(CONFIG.counts, np.arange(2 * LENGTH), side="right") - 1
+    assert found.scheduled.episode_return == pytest.approx(-LENGTH * schedule.eta[held].mean(), rel=1e-5)
+
+
+def test_where_no_level_is_enough_the_highest_is_held_and_unseen_worlds_are_counted(calibration):
     schedule = calibration.schedule
-    assert np.all(np.diff(schedule.eta) <= 0.0)
     # 19 epsilon(N) >= 19 * 0.5 is more than the largest reduction, 5.4: nothing on the grid is enough.
     assert schedule.infeasible.all() and np.all(schedule.eta == 0.9)
     scheduled, neutral = calibration.scheduled, calibration.neutral

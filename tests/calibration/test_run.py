@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from ashore import artifacts
-from ashore.calibration import frontier
+from ashore.calibration import frontier, record
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
@@ -98,6 +98,27 @@ def test_the_runtime_reads_what_was_written(run):
     assert read.world is not None and read.eta[0] == WorldLevels(read.world).start[0]
 
 
+def test_the_papers_rule_at_the_median_is_one_command_too(run, capsys, monkeypatch):
+    # What is wrong with a calibration is said on the terminal too, and not only on its page.
+    monkeypatch.setattr(record, "unsettled", lambda calibration: f"NOT SETTLED at {calibration.config.level:g}.")
+    assert main(["calibrate", str(run), *TINY, "--level", "0.5", "--rule", "paper"]) == 0
+    shown = capsys.readouterr().out
+    assert "level 0.5, rule paper" in shown and "NOT SETTLED at 0.5." in shown
+    written = json.loads((run / "calibration" / "seed_0" / "calibration.json").read_text())
+    assert (written["level"], written["rule"], written["world"]) == (0.5, "paper", None)
+    # The conformal median of 18 worlds is the tenth, ceil(19 / 2).
+    assert written["neutral_cost"]["bound"][0] == sorted(written["world_fit"]["realised"][0])[9]
+    # Three medians together promise nothing, and the page says so.
+    assert written["joint_level"] == 0.0
+    assert any("which is no promise at all" in sentence for sentence in written["assumptions"])
+    product = np.array(written["lipschitz"], float) * np.array(written["epsilon"], float)
+    needed = np.where(np.isfinite(product), product, written["direct"])
+    reached = np.array(written["delta"]).max(axis=1) >= needed
+    np.testing.assert_array_equal(written["infeasible"], ~reached)
+    read = calibration_from_json(written)
+    assert read.world is None and list(read.eta) == written["schedule"]["by_rule"]["paper"]["eta"]
+
+
 def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
     # Every way is a program of its own to compile; two show that ways are told apart.
     known = frontier.ways
@@ -124,6 +145,11 @@ def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
         (["RUN", "--environments", "3", "--rule", "max"], "A level of 0.9 needs at least 9 environments, not 3."),
         (["RUN", "--environments", "3"], "The rule 'world' needs at least 18 environments at a level of 0.9, not 3"),
         (["RUN", "--rule", "hope"], "The rule must be one of world, budget, max, paper, direct, not 'hope'."),
+        (["RUN", "--frontier", "--level", "0.5"], "--level and --rule are about a risk schedule, and --frontier makes"),
+        (
+            ["RUN", "--frontier", "--rule", "paper"],
+            "--level and --rule are about a risk schedule, and --frontier makes",
+        ),
         (["RUN", "--set", "etaz=[0]"], "Unknown setting 'etaz': did you mean 'etas'?"),
         (["RUN", "--set", "refinement.keep=first"], "The refinement keeps the best or the last action."),
         (["RUN", "--frontier", "--set", 'shifts=["trian"]'], "Unknown shift 'trian': did you mean 'train'?"),

@@ -1,6 +1,7 @@
 """A bundle in worlds it never saw: the loop, its report, and who may be deployed in."""
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -94,6 +95,15 @@ def test_deploy_by_command_leaves_a_report(careful, tmp_path, capsys):
     assert lines[0]["eta"] == 0.9 and lines[0]["mode"] == "active" and lines[0]["surprise"] > 0
     for name in ("deployment.png", "deployment.mp4", "run.jnl"):
         assert (tmp_path / name).stat().st_size > 0
+    # Without a terminal there is a line per episode, with the steps and the latency of that episode alone.
+    told = [line for line in shown.splitlines() if line.startswith("episode ")]
+    for line, episode in zip(told, (lines[:20], lines[20:]), strict=True):
+        found = re.search(r", (\d+) refinement step\(s\), latency p50 ([\d.]+) ms, p99 ([\d.]+) ms$", line)
+        assert found, line
+        steps, *latency = map(float, found.groups())
+        assert steps == sum(decision["steps"] for decision in episode) < summary["refinement_steps"]
+        expected = np.quantile([decision["latency_ms"] for decision in episode], (0.5, 0.99))
+        np.testing.assert_allclose(latency, expected, atol=0.006)
 
 
 def test_in_real_time_decisions_keep_the_control_period(careful, tmp_path):

@@ -222,6 +222,34 @@ def test_a_mistake_is_answered_in_one_sentence(run, tmp_path, capsys):
     assert "junk.zip" in complaint("inspect", tmp_path / "junk.zip")
 
 
+def test_a_signed_bundle_is_believed_by_whoever_has_the_public_key(run, tmp_path, capsys):
+    key, trusted = tmp_path / "secret.key", tmp_path / "trusted.keys"
+    key.write_text("1f" * 32 + "\n")
+    assert main(["export", str(run), "--sign", str(key), "--out", str(tmp_path / "signed.zip")]) == 0
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("signed; public key: ")]
+    trusted.write_text(said.removeprefix("signed; public key: "))
+    words = ["--require-signature", str(trusted)]
+    assert main(["inspect", str(tmp_path / "signed.zip"), *words]) == 0
+    assert f"signed by a key in {trusted}" in " ".join(capsys.readouterr().out.split())
+    assert main(["export", str(run), "--out", str(tmp_path / "plain.zip")]) == 0
+    assert main(["inspect", str(tmp_path / "plain.zip"), *words]) == 2
+    assert capsys.readouterr().err == f"ashore: {tmp_path / 'plain.zip'} is not signed.\n"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"1f" * 31, b"1f" * 33, b"1g" * 32, b"\xff" * 32, b"1f" * 32 + b" 2030-01-01"]
+)
+def test_a_key_that_cannot_sign_is_not_repeated(run, tmp_path, capsys, content):
+    key = tmp_path / "secret.key"
+    key.write_bytes(content)
+    assert main(["export", str(run), "--sign", str(key)]) == 2
+    sentence = f"ashore: {key} is not a secret key: 64 hexadecimal digits and nothing else.\n"
+    assert capsys.readouterr().err == sentence and not (run / "bundle").exists()
+    key.unlink()
+    assert main(["export", str(run), "--sign", str(key)]) == 2
+    assert capsys.readouterr().err == f"ashore: The key file {key} cannot be read: No such file or directory.\n"
+
+
 def test_the_source_has_a_revision():
     assert len(exporting.versions()["source"]) >= 7
 

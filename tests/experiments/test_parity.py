@@ -1,11 +1,17 @@
 """The runtime against JAX on states it met itself, with refinement on; the same for ONNX where it is installed."""
 
+import itertools
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ashore.experiments import onnx_export, parity
+from ashore.cli import bench_parity
+from ashore.cli.main import main
+from ashore.cli.options import UsageError, read
+from ashore.experiments import onnx_export, parity, predicted_caution
 from ashore.experiments.deployment import NO_CAUTION
 from ashore.experiments.exporting import export_run, load_trained
 from ashore_runtime import bundle
@@ -15,6 +21,7 @@ from ashore_runtime.schema import Refinement
 from experiments import cart_run
 
 ETAS = (0.3, 0.95)
+SHIPPED = Path(__file__).parents[2] / "bundles"
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +101,27 @@ def test_a_policy_without_critics_acts_like_the_trained_one_everywhere(tmp_path)
         np.testing.assert_allclose(policy.nominal(seen, latent, 0.0), action, atol=1e-5)
     with pytest.raises(ValueError, match="written without its critics"):
         policy.act(states.observation[0].astype(np.float32), states.latent[0], 0.5, Refinement(), 1.0)
+
+
+def test_parity_by_command(path, tmp_path, capsys):
+    out = tmp_path / "parity.json"
+    words = ["bench", "parity", str(path), "--cautions", "both", "--decisions", "20", "--etas", "0", "0.9"]
+    assert main([*words, "--out", str(out)]) == 0
+    said, found = capsys.readouterr().out, json.loads(out.read_text())
+    assert str(out) in said and found["bundle"] == bundle.load(path).checksum
+    assert found["parity"]["both"]["states"] == 40 and found["parity"]["both"]["unexplained"] == 0
+    without, careful = found["predicted"]["both"]
+    assert (without["eta"], without["lower"], without["higher"]) == (0.0, 0.0, 0.0)
+    assert careful["lower"] + careful["higher"] > 0.0
+    with pytest.raises(UsageError, match="from 0 to below 1"):
+        read(bench_parity.Options, [str(path), "--etas", "1.5"], "ashore bench parity")
+    with pytest.raises(UsageError, match="did you mean 'both'"):
+        read(bench_parity.Options, [str(path), "--cautions", "bth"], "ashore bench parity")
+
+
+@pytest.mark.parametrize("caution", ["refinement", "actor"])
+def test_the_more_caution_the_lower_the_cost_that_the_shipped_policy_expects(caution):
+    shipped = bundle.load(SHIPPED / "point_goal2")
+    given = shipped.golden["observation"][::4], shipped.golden["latent"][::4]
+    costs = [row.cost for row in predicted_caution.predict(shipped, caution, *given, (0.0, 0.4, 0.8, 0.95))]
+    assert all(later < earlier for earlier, later in itertools.pairwise(costs)), costs

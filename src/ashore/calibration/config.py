@@ -33,7 +33,7 @@ class CalibrationConfig:
     first_episodes: int = 2
     """The same in the first pass, whose schedule only decides who collects the contexts of the second."""
     largest_count: int = 512
-    """The last N of the tables; the others are 0 and the powers of two below."""
+    """The tables are for N = 0 and the powers of two up to this; more transitions are read at the last of them."""
     reference: int = 4096
     """Transitions behind a reference latent, at least."""
     etas: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)

@@ -24,6 +24,8 @@ class Contexts(NamedTuple):
     precision_sum: np.ndarray
     reference: np.ndarray
     """Mean of the posterior from the other deployments in the same environment, [environment, latent]."""
+    half_reference: np.ndarray | None
+    """The same from half of them; None where there is only one."""
 
     @property
     def latents(self) -> np.ndarray:
@@ -77,5 +79,7 @@ def collect(task: Task, config: CalibrationConfig, deployed: CarefulDeployment) 
         return np.asarray(sums, np.float64).reshape(config.environments, copies, *sums.shape[1:])
 
     means, precisions = by_environment(deployed.weighted_mean_sum), by_environment(deployed.precision_sum)
-    reference = latent_error.beliefs(means[:, 1:, -1].sum(axis=1), precisions[:, 1:, -1].sum(axis=1))
-    return Contexts(np.swapaxes(means[:, 0, :-1], 0, 1), np.swapaxes(precisions[:, 0, :-1], 0, 1), reference)
+    others = means[:, 1:, -1], precisions[:, 1:, -1]
+    reference = latent_error.beliefs(*(sums.sum(axis=1) for sums in others))
+    first = np.swapaxes(means[:, 0, :-1], 0, 1), np.swapaxes(precisions[:, 0, :-1], 0, 1)
+    return Contexts(*first, reference, latent_error.half_reference(*others))

@@ -4,6 +4,7 @@ A piece of work has a name; its result is a handful of arrays in a safetensors f
 place and renamed. After every new piece the ledger reports progress and asks whether to go on.
 """
 
+import errno
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -97,7 +98,12 @@ class Ledger:
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(".unfinished")
-        save_file({key: np.ascontiguousarray(value) for key, value in result.items()}, beside)
+        try:
+            save_file({key: np.ascontiguousarray(value) for key, value in result.items()}, beside)
+        except SafetensorError as problem:
+            # Its way to say that the disk is full; the place is what somebody needs to know.
+            beside.unlink(missing_ok=True)
+            raise OSError(errno.EIO, str(problem), str(path)) from problem
         beside.replace(path)
 
 

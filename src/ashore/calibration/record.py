@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ashore.budget import Budget
-from ashore.calibration import conformal, cost_sensitivity
+from ashore.calibration import conformal, cost_sensitivity, latent_error
 from ashore.calibration.calibrate import Calibration
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.calibration.contexts import deployment_decisions, replicas
@@ -48,6 +48,7 @@ def content(
             **facts,
             "weights_sha256": weights_sha256,
             "budget": budget_in_all_units(calibration.budget),
+            "action_repeat": task.description.action_repeat,
             "level": config.level,
             "rule": config.rule,
             "rule_meaning": _RULES[config.rule],
@@ -71,6 +72,7 @@ def content(
             "world_fit": _world_fit(measured.world),
             "spread": spread,
             "epsilon": measured.epsilon.value,
+            "reference_settled": _reference_settled(calibration),
             "lipschitz": measured.lipschitz.value,
             "direct": measured.direct.value,
             "delta": measured.delta.value,
@@ -183,7 +185,20 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
             f"INFEASIBLE at N = {', '.join(marked)}: no risk level on the grid makes up for what is not known there. "
             "The level with the largest mean reduction is used, and it is not enough by this rule.",
         )
-    return sentences
+    warning = unsettled(calibration)
+    return sentences if warning is None else [warning, *sentences]
+
+
+def unsettled(calibration: Calibration) -> str | None:
+    """The warning that the reference does not stand for the true latent yet; None where it does or nobody knows."""
+    found = calibration.measured.reference_check
+    if found is None or found.settled:
+        return None
+    return (
+        f"NOT SETTLED: half of the transitions behind the reference latent put it up to {found.half_error:.3g} from "
+        f"where all of them do, {found.ratio:.0%} of epsilon(1) and not at most {latent_error.SETTLED:.0%}. That much "
+        "of every epsilon(N) may be the reference's own error; --set reference=N takes more transitions."
+    )
 
 
 def _world_assumption(calibration: Calibration, world: WorldSchedule) -> str:
@@ -280,6 +295,11 @@ def _world_fit(world: WorldSchedule | None) -> dict[str, Any] | None:
         "predicted": world.predicted,
         "realised": world.realised,
     }
+
+
+def _reference_settled(calibration: Calibration) -> dict[str, Any] | None:
+    found = calibration.measured.reference_check
+    return None if found is None else {**found._asdict(), "limit": latent_error.SETTLED}
 
 
 def _widest_spread(calibration: Calibration) -> np.ndarray:

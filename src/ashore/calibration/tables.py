@@ -17,7 +17,7 @@ from ashore.calibration import (
 )
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.contexts import Contexts
-from ashore.calibration.latent_error import Table
+from ashore.calibration.latent_error import ReferenceCheck, Table
 from ashore.calibration.realised_cost import Candidates, Episode, discounted
 from ashore.calibration.risk_schedule import Schedule
 from ashore.calibration.tempering import Tempering
@@ -34,6 +34,8 @@ class Pass(NamedTuple):
     errors: np.ndarray
     """epsilon per environment, [count, environment]."""
     epsilon: Table
+    reference_check: ReferenceCheck | None
+    """None where the reference is one deployment, of which half is not known."""
     lipschitz: Table
     ratio_environments: np.ndarray
     """Environments behind each L_c, [count]."""
@@ -101,6 +103,7 @@ def build(budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome
 
     absolute = np.abs(over_worlds(apart.signed, apart.standard_error))
     epsilon = latent_error.table(errors, level)
+    first = float(epsilon.value[counts.index(1)])
     lipschitz, ratio_environments = cost_sensitivity.lipschitz(absolute, errors, level)
     direct = cost_sensitivity.direct(absolute, level)
     gains, gain_errors = cost_reduction.reductions(neutral[measured], careful)
@@ -142,6 +145,9 @@ def build(budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome
         contexts=contexts,
         errors=errors,
         epsilon=epsilon,
+        reference_check=None
+        if contexts.half_reference is None
+        else latent_error.check_reference(contexts.half_reference, contexts.reference, first, level),
         lipschitz=lipschitz,
         ratio_environments=ratio_environments,
         direct=direct,

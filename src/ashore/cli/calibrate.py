@@ -13,6 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from ashore.calibration import record
 from ashore.calibration.calibrate import Calibration
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.frontier import Curve, FrontierConfig
@@ -84,6 +85,9 @@ def run(options: Options) -> int:
         else:
             path, calibration = calibrate_run(*common, chosen.measured, _say, stop)
             _show(console, calibration)
+            warning = record.unsettled(calibration)
+            if warning is not None:
+                console.print(warning)
     except ValueError as mistake:
         raise UsageError(str(mistake)) from mistake
     except Paused:
@@ -96,6 +100,8 @@ def run(options: Options) -> int:
 
 def _settings(options: Options) -> _Settings:
     """The defaults, then what has an option of its own, then --set."""
+    if options.frontier and (options.level is not None or options.rule is not None):
+        raise ValueError("--level and --rule are about a risk schedule, and --frontier makes none.")
     measured = FrontierConfig() if options.frontier else CalibrationConfig()
     given = {"environments": options.environments, "episodes": options.episodes}
     if not options.frontier:

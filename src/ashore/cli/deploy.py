@@ -1,5 +1,6 @@
 """`ashore deploy BUNDLE`: a bundle in a world it never saw, watched as it goes."""
 
+import contextlib
 import os
 import sys
 import time
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ashore.cli.inspect_bundle import run_instead
+from ashore.cli.inspect_bundle import run_instead, trusted_keys
 from ashore.cli.options import UsageError
 from ashore.experiments import (
     deployment,
@@ -32,6 +33,8 @@ from ashore_runtime.bundle import Bundle
 
 _REFRESH = 0.2
 """Seconds between two looks of the panel."""
+_INCOMPLETE = 74
+"""Exit code where all was decided but not all of it could be written (EX_IOERR)."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Options:
     """Film it, with eta and cost written above."""
     out: Path | None = None
     """New folder for the log, the summary and the figure; the next of runs/deploy, runs/deploy-2, ... if left out."""
+    require_signature: Annotated[Path | None, tyro.conf.arg(metavar="KEYFILE")] = None
+    """Refuse a bundle that is not signed by a key in this file: a public key per line, perhaps with its last day."""
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
@@ -109,7 +114,13 @@ def _link() -> ActuatorLink | None:
 
 def _deploy(options: Options, folder: Path, link: ActuatorLink | None) -> int:
     journal = folder / deployment_report.JOURNAL if options.journal else None
+    signed = None
+    if options.require_signature is not None:
+        signed = bundle.load(options.bundle, trusted_keys(options.require_signature)).checksum
     runtime = deployment.load_runtime(options.bundle, Caution(options.eta, options.caution), journal)
+    # It was read twice, and a checksum names every byte of it.
+    if signed not in (None, runtime.bundle.checksum):
+        raise Refused(f"{options.bundle} was changed after its signature was checked.")
     env, facts = _environment(options, runtime.bundle)
     if link is not None:
         print(f"policy: process {os.getpid()}", flush=True)
@@ -119,8 +130,12 @@ def _deploy(options: Options, folder: Path, link: ActuatorLink | None) -> int:
     decided = deployment.moments(runtime, env, options.episodes, options.seed, pace)
     pictures = _pictures(env) if options.video else None
     watched = _watched(decided, tally, options.episodes)
-    written = deployment_report.write(folder, watched, tally, facts, pictures)
-    provenance.note(folder)
+    written = deployment_report.write(folder, watched, tally, facts, pictures, _warn)
+    lost = [*written.lost]
+    try:
+        provenance.note(folder)
+    except OSError:
+        lost.append(provenance.FILE)
     runtime.close()
     env.close()
     found = tally.summary()
@@ -139,19 +154,30 @@ def _deploy(options: Options, folder: Path, link: ActuatorLink | None) -> int:
         f"refined {found['refined']} of {found['decisions']} decisions; latency p50 {latency['p50']:.2f} ms, p99 "
         f"{latency['p99']:.2f} ms; {found['deadlines_missed']} deadline(s) missed"
     )
-    for name, path in written._asdict().items():
-        if path is not None:
+    for name in ("log", "summary", "figure", "video"):
+        if (path := getattr(written, name)) is not None:
             print(f"{name}: {path}")
-    return 1 if 2 * found["held_or_fallback"] > found["decisions"] else 0
+    if lost:
+        print(f"incomplete: {', '.join(lost)} could not be written to the end")
+    if 2 * found["held_or_fallback"] > found["decisions"]:
+        return 1
+    return _INCOMPLETE if lost else 0
+
+
+def _warn(sentence: str) -> None:
+    # Where the words go may be the disk that is full.
+    with contextlib.suppress(OSError):
+        print(f"ashore: {sentence}", file=sys.stderr, flush=True)
 
 
 def _supervise(options: Options, folder: Path) -> int:
     """Own the actuator while the same command, once more, is the policy; say what became of it."""
-    loaded = bundle.load(options.bundle)
+    loaded = bundle.load(options.bundle, trusted_keys(options.require_signature))
     env, _ = _environment(options, loaded)
     log = folder / deployment_supervised.LOG
     command = _once_more(replace(options, out=folder))
-    found = deployment_supervised.supervise(command, env, loaded.manifest, options.episodes, options.seed, log)
+    asked = (options.episodes, options.seed)
+    found = deployment_supervised.supervise(command, env, loaded.manifest, *asked, log, _warn)
     env.close()
     tallies = found.health["tallies"]
     print(f"supervisor: {tallies['forwarded']} action(s) forwarded, mode {found.health['mode']}; log: {log}")
@@ -174,7 +200,8 @@ def _once_more(options: Options) -> list[str]:
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name != "bundle" and value != field.default:
-            words += [f"--{field.name}"] if value is True else [f"--{field.name}", str(value)]
+            option = f"--{field.name.replace('_', '-')}"
+            words += [option] if value is True else [option, str(value)]
     return words
 
 
@@ -220,13 +247,7 @@ def _watched(decided: Iterator[Moment], tally: Tally, episodes: int) -> Iterator
         for moment in decided:
             yield moment
             if moment.ended:
-                ended = tally.episodes[-1]
-                print(
-                    f"episode {moment.episode + 1} of {episodes}: return {ended['return']:.2f}, cost "
-                    f"{ended['cost']:.2f} of {tally.budget.per_episode:g}, mean eta {ended['mean_eta']:.2f}, spread "
-                    f"{moment.spread:.3f}",
-                    flush=True,
-                )
+                _say_episode(moment, tally, episodes)
         return
     # The panel draws between two decisions and never in a thread of its own, which would make some of them late.
     with Live(console=console, auto_refresh=False) as live:
@@ -237,6 +258,23 @@ def _watched(decided: Iterator[Moment], tally: Tally, episodes: int) -> Iterator
             if moment.ended or now - last > _REFRESH:
                 live.update(_panel(moment, tally, episodes), refresh=True)
                 last = now
+
+
+def _say_episode(moment: Moment, tally: Tally, episodes: int) -> None:
+    ended = tally.episodes[-1]
+    p50, p99 = tally.latency(0.5, 0.99, last=ended["decisions"])
+    try:
+        print(
+            f"episode {moment.episode + 1} of {episodes}: return {ended['return']:.2f}, cost {ended['cost']:.2f} of "
+            f"{tally.budget.per_episode:g}, mean eta {ended['mean_eta']:.2f}, spread {moment.spread:.3f}, "
+            f"{tally.episode_steps} refinement step(s), latency p50 {p50:.2f} ms, p99 {p99:.2f} ms",
+            flush=True,
+        )
+    except BrokenPipeError:
+        raise
+    except OSError:
+        # A full disk again. The words are kept, and whoever flushes them at the end says what is wrong.
+        return
 
 
 def _panel(moment: Moment, tally: Tally, episodes: int) -> Table:

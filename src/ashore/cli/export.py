@@ -10,7 +10,7 @@ from rich.console import Console
 from ashore.cli.options import UsageError
 from ashore.compilation_cache import keep_compiled_programs
 from ashore.experiments import bundle_card, change_calibration, exporting, onnx_export
-from ashore_runtime import Refused
+from ashore_runtime import Refused, signature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class Options:
     """Decisions in simulation from which the change detector is calibrated."""
     false_alarms: float = 20.0
     """False alarms of the change detector per million decisions that one can live with; each costs some caution."""
+    sign: Annotated[Path | None, tyro.conf.arg(metavar="KEYFILE")] = None
+    """Sign the bundle with the secret key in this file: 64 hexadecimal digits."""
 
 
 def run(options: Options) -> int:
@@ -42,6 +44,7 @@ def run(options: Options) -> int:
     path = options.out or options.run / "bundle" / f"seed_{options.seed_index}.bundle"
     try:
         with console.status("exporting") as status:
+            secret = None if options.sign is None else exporting.read_secret_key(options.sign)
             trained = exporting.load_trained(options.run, options.seed_index)
             extra = onnx_export.onnx_files(trained) if options.onnx else None
             found = None if options.without_calibration else exporting.read_calibration(trained)
@@ -53,11 +56,17 @@ def run(options: Options) -> int:
                     trained, found, options.change_decisions, options.false_alarms
                 )
                 status.update("exporting")
-            made = exporting.export_run(trained, path, found, change=change, extra=extra)
+            made = exporting.export_run(trained, path, found, change=change, extra=extra, secret_key=secret)
     except (ValueError, Refused) as mistake:
         raise UsageError(str(mistake)) from mistake
+    except OSError as problem:
+        # A disk that fills up while a file is written does not say which one.
+        problem.filename = problem.filename or str(path)
+        raise
     print(f"bundle: {made.path} ({sum(file.stat().st_size for file in _files(made.path)) / 2**20:.1f} MiB)")
     print(f"checksum: {made.checksum}")
+    if secret is not None:
+        print(f"signed; public key: {signature.public_key(secret).hex()}")
     if made.calibration is None:
         remedy = " `ashore calibrate` measures one." if trained.identifies else ""
         print(f"There is no calibration in it: it runs at eta = 0.{remedy}")

@@ -1,5 +1,6 @@
 """`ashore inspect BUNDLE`: everything a bundle says about itself, after it has passed every check."""
 
+import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from ashore.cli.options import UsageError
 from ashore_runtime import Refused, bundle
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import PERCENTILES, Field
+from ashore_runtime.signature import KEY_BYTES, TrustedKey
 
 _RUN = "config.json"
 """What a run has and no bundle; said again here because whoever knows runs starts JAX."""
@@ -29,12 +31,14 @@ class Options:
     """Also list every field of the observation."""
     card: bool = False
     """Show its card instead, as it was written."""
+    require_signature: Annotated[Path | None, tyro.conf.arg(metavar="KEYFILE")] = None
+    """Refuse a bundle that is not signed by a key in this file: a public key per line, perhaps with its last day."""
 
 
 def run(options: Options) -> int:
     """Load, which verifies; then print."""
     try:
-        found = bundle.load(options.bundle)
+        found = bundle.load(options.bundle, trusted_keys(options.require_signature))
     except Refused as refusal:
         raise UsageError(run_instead(options.bundle) or str(refusal)) from refusal
     if options.card:
@@ -49,8 +53,44 @@ def run(options: Options) -> int:
     else:
         for sentence in found.calibration.assumptions:
             console.print(f"- {escape(sentence)}")
+    if options.require_signature is not None:
+        print(f"signed by a key in {options.require_signature}")
     print(f"verified: hashes, shapes, finite weights, {len(found.golden['eta'])} golden vectors; {found.checksum}")
     return 0
+
+
+def trusted_keys(file: Path | None) -> tuple[TrustedKey, ...]:
+    """The public keys in a file; none without a file, and never none with one: that would trust everybody.
+
+    A line is a key in hexadecimal digits and perhaps the last day (UTC) on which it is believed; `#` begins a remark.
+    """
+    if file is None:
+        return ()
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is not text"
+        raise UsageError(f"The key file {file} cannot be read: {why}.") from error
+    said = {number: line.partition("#")[0].split() for number, line in enumerate(lines, start=1)}
+    keys = tuple(_trusted_key(words, f"Line {number} of {file}") for number, words in said.items() if words)
+    if not keys:
+        raise UsageError(f"The key file {file} holds no public key.")
+    return keys
+
+
+def _trusted_key(words: list[str], place: str) -> TrustedKey:
+    try:
+        key, *day = words
+        public = bytes.fromhex(key)
+        (last,) = day or (None,)
+        end = None if last is None else datetime.date.fromisoformat(last)
+    except ValueError:
+        public, end = b"", None
+    if len(public) != KEY_BYTES:
+        raise UsageError(f"{place} is not a public key: {2 * KEY_BYTES} hexadecimal digits, perhaps a day 2027-12-31.")
+    if end is None:
+        return TrustedKey(public)
+    return TrustedKey(public, datetime.datetime.combine(end, datetime.time.max, datetime.UTC).timestamp())
 
 
 def run_instead(path: Path) -> str | None:

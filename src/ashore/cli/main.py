@@ -49,6 +49,7 @@ VERBS: dict[str, Verb] = {
     "bench train": Verb("ashore.cli.bench_train", "measure experience and updates per second of training"),
     "bench env": Verb("ashore.cli.bench_env", "measure steps per second by task, engine and batch size"),
     "bench act": Verb("ashore.cli.bench_act", "[BUNDLE]: measure how long a decision takes, part by part"),
+    "bench parity": Verb("ashore.cli.bench_parity", "BUNDLE: does the runtime act as trained; predicted cost by eta"),
     "bench change": Verb("ashore.cli.bench_change", "BUNDLE: change the dynamics mid-way; delay, false alarms, cost"),
 }
 

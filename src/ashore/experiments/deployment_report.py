@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw
 from ashore.environments.video import write_video
 from ashore.experiments import deployment_supervised
 from ashore.experiments.deployment import Moment
+from ashore.experiments.whole_lines import WholeLines
 from ashore_runtime.schema import Manifest
 
 LOG, SUMMARY, FIGURE, VIDEO = "decisions.jsonl", "summary.json", "deployment.png", "deployment.mp4"
@@ -44,7 +45,9 @@ def claimed(wish: Path | None) -> Generator[Path, None, None]:
     try:
         yield folder
     finally:
-        if not any((folder / name).is_file() and (folder / name).stat().st_size for name in _LOGS):
+        # A full disk may leave a summary of decisions that no log tells of.
+        told = (folder / name for name in (*_LOGS, SUMMARY))
+        if not any(file.is_file() and file.stat().st_size for file in told):
             _take_back(folder, missing)
 
 
@@ -100,7 +103,9 @@ class Tally:
         """In ms."""
         self.decisions = self.triggered = self.steps = self.missed = self.fallbacks = self.changes = self.unused = 0
         self.cost = self.reward = 0.0
-        """Of the running episode."""
+        """Of the running episode, as is the next."""
+        self.episode_steps = 0
+        """Of refinement."""
         self.last: Moment | None = None
         self._etas: list[float] = []
 
@@ -109,6 +114,7 @@ class Tally:
         result = moment.result
         if self.last is None or self.last.ended:
             self.cost = self.reward = 0.0
+            self.episode_steps = 0
             self._etas = []
         self.last = moment
         self.decisions += 1
@@ -118,6 +124,7 @@ class Tally:
         self.latencies.append(result.t_total_ns * 1e-6)
         self.triggered += result.k_used > 0
         self.steps += result.k_used
+        self.episode_steps += result.k_used
         self.missed += result.missed
         self.fallbacks += result.source in ("held", "fallback")
         self.changes += moment.evidence.changed
@@ -134,9 +141,9 @@ class Tally:
                 }
             )
 
-    def latency(self, *shares: float) -> list[float]:
-        """Percentiles in ms."""
-        return np.quantile(self.latencies, shares).tolist()
+    def latency(self, *shares: float, last: int = 0) -> list[float]:
+        """Percentiles in ms, of so many decisions that came last; of all of them for 0."""
+        return np.quantile(self.latencies[-last:], shares).tolist()
 
     def summary(self) -> dict[str, Any]:
         """Everything, for JSON."""
@@ -160,18 +167,39 @@ class Tally:
 
 
 class Written(NamedTuple):
-    """Where the report is."""
+    """Where the report is; None where a file was not asked for or could not be written."""
 
     log: Path
-    summary: Path
-    figure: Path
+    summary: Path | None
+    figure: Path | None
     video: Path | None
+    lost: tuple[str, ...]
+    """Names of the files that are missing or end too early, because the disk was full."""
+
+
+class _Losses:
+    """Files that could not be written to their end. The first is told of at once; acting goes on."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self.names: list[str] = []
+        self._tell = tell
+
+    def add(self, path: Path, problem: Exception) -> None:
+        if not self.names:
+            why = (problem.strerror if isinstance(problem, OSError) else None) or str(problem).partition("\n")[0]
+            self._tell(f"{path} can no longer be written ({why}): is the disk full? The deployment goes on without it.")
+        self.names.append(path.name)
 
 
 def write(
-    folder: Path, moments: Iterator[Moment], tally: Tally, facts: dict[str, Any], pictures: Iterator[np.ndarray] | None
+    folder: Path,
+    moments: Iterator[Moment],
+    tally: Tally,
+    facts: dict[str, Any],
+    pictures: Iterator[np.ndarray] | None,
+    tell: Callable[[str], object],
 ) -> Written:
-    """Run a deployment to its end and report it.
+    """Run a deployment to its end and report it; a disk that fills up on the way costs the report, not the deployment.
 
     Args:
         folder: where to; it must be there.
@@ -179,27 +207,81 @@ def write(
         tally: is told every moment.
         facts: what the summary should also say.
         pictures: the environment at each moment, asked for once after each; None makes no video.
+        tell: gets one sentence as soon as something cannot be written.
     """
+    losses = _Losses(tell)
     kept: list[Moment] = []
+    with contextlib.closing(WholeLines(folder / LOG, losses.add)) as log:
 
-    def logged() -> Iterator[Moment]:
-        with (folder / LOG).open("w") as log:
+        def logged() -> Iterator[Moment]:
             for moment in moments:
                 kept.append(moment)
                 tally.add(moment)
-                log.write(json.dumps(line(moment)) + "\n")
+                log.add(line(moment))
                 yield moment
 
-    video = None
-    if pictures is None:
-        for _ in logged():
+        decided = logged()
+        video = None
+        if pictures is not None:
+            video = _film(folder / VIDEO, decided, pictures, tally, 1.0 / facts["control_period"], losses)
+        # All decisions without a video, and those that are left where a full disk ended it.
+        for _ in decided:
             pass
-    else:
-        period = facts["control_period"]
-        video = write_video(folder / VIDEO, (caption(next(pictures), m, tally) for m in logged()), 1.0 / period)
-    (folder / SUMMARY).write_text(json.dumps({**facts, **tally.summary()}, indent=2) + "\n")
-    draw(folder / FIGURE, kept, tally.budget.per_episode)
-    return Written(folder / LOG, folder / SUMMARY, folder / FIGURE, video)
+    found = {**facts, **tally.summary(), "lost": tuple(losses.names)}
+    summary = _attempt(folder / SUMMARY, lambda path: path.write_text(json.dumps(found, indent=2) + "\n"), losses)
+    figure = _attempt(folder / FIGURE, lambda path: draw(path, kept, tally.budget.per_episode), losses)
+    return Written(folder / LOG, summary, figure, video, tuple(losses.names))
+
+
+def _film(
+    path: Path,
+    decided: Iterator[Moment],
+    pictures: Iterator[np.ndarray],
+    tally: Tally,
+    pictures_per_second: float,
+    losses: _Losses,
+) -> Path | None:
+    """Film decisions as they are taken; None, perhaps with decisions left to take, if that could not be written."""
+    troubles: list[BaseException] = []
+
+    def shown() -> Iterator[np.ndarray]:
+        try:
+            for moment in decided:
+                yield caption(next(pictures), moment, tally)
+        except GeneratorExit:
+            raise
+        except BaseException as trouble:
+            troubles.append(trouble)
+            raise
+
+    try:
+        return write_video(path, shown(), pictures_per_second)
+    except (OSError, RuntimeError) as problem:
+        # What goes wrong in the world is not the disk's doing, nor is Ctrl-C; a pipe that breaks on top hides both.
+        if troubles:
+            raise troubles[0] from None
+        if isinstance(problem.__context__, KeyboardInterrupt):
+            raise problem.__context__ from None
+        losses.add(path, problem)
+        _remove(path)
+        return None
+
+
+def _attempt(path: Path, write: Callable[[Path], object], losses: _Losses) -> Path | None:
+    """Write a file; None, and nothing left of it, if the disk does not take it."""
+    try:
+        write(path)
+    except OSError as problem:
+        losses.add(path, problem)
+        _remove(path)
+        return None
+    return path
+
+
+def _remove(path: Path) -> None:
+    """Remove half a file, which also makes room."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def caption(picture: np.ndarray, moment: Moment, tally: Tally) -> np.ndarray:

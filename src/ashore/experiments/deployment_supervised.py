@@ -8,15 +8,17 @@ The world stands still until the policy's first action, so that loading takes no
 actuator, the fallback drives the world to the end of the episode, and the deployment is over.
 """
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from ashore.experiments.deployment import cost_of
+from ashore.experiments.whole_lines import WholeLines
 from ashore_runtime import ActuatorLink, Mode, Refused, Supervisor, process
 from ashore_runtime.schema import Manifest
 from ashore_runtime.supervisor import POLICY, Sent
@@ -106,7 +108,13 @@ class _Robot:
 
 
 def supervise(
-    command: Sequence[str], env: gymnasium.Env[Any, Any], manifest: Manifest, episodes: int, seed: int, log: Path
+    command: Sequence[str],
+    env: gymnasium.Env[Any, Any],
+    manifest: Manifest,
+    episodes: int,
+    seed: int,
+    log: Path,
+    tell: Callable[[str], object],
 ) -> Outcome:
     """Own the actuator of a deployment until its episodes are over, or that of a policy which fell silent.
 
@@ -116,11 +124,19 @@ def supervise(
         manifest: of the policy's bundle.
         episodes, seed: as in `deployment.moments`.
         log: gets one line of JSON per command.
+        tell: gets one sentence if that can no longer be written.
     """
     robot = _Robot(env, seed)
+
+    def lost(path: Path, problem: OSError) -> None:
+        tell(f"{path} can no longer be written ({problem.strerror}): is the disk full? The supervisor goes on.")
+
     # A collection of everything that was imported would come between an action and the world.
     process.keep_what_was_loaded()
-    with log.open("w", buffering=1) as lines, Supervisor(command, robot.send, manifest) as supervisor:
+    with (
+        contextlib.closing(WholeLines(log, lost)) as lines,
+        Supervisor(command, robot.send, manifest) as supervisor,
+    ):
         silent = _drive(supervisor, robot, episodes, lines)
         health = supervisor.health()
         assert supervisor.policy is not None
@@ -129,7 +145,7 @@ def supervise(
         return Outcome(health, ended, silent)
 
 
-def _drive(supervisor: Supervisor, robot: _Robot, episodes: int, lines: TextIO) -> dict[str, Any] | None:
+def _drive(supervisor: Supervisor, robot: _Robot, episodes: int, lines: WholeLines) -> dict[str, Any] | None:
     """Move the world with whatever the supervisor sends; returns the line of the first fallback, if there was one."""
     supervisor.tell(json.dumps(robot.begin()).encode())
     silent: dict[str, Any] | None = None
@@ -146,7 +162,7 @@ def _drive(supervisor: Supervisor, robot: _Robot, episodes: int, lines: TextIO) 
         report = robot.move()
         supervisor.tell(json.dumps(report | {"source": sent.source}).encode())
         line = where | _line(sent, last) | {"cost": report["info"]["cost"]}
-        lines.write(json.dumps(line) + "\n")
+        lines.add(line)
         if sent.source == POLICY:
             last = sent.since
         else:

@@ -29,6 +29,7 @@ from ashore.networks.architecture import CRITIC_NAMES, with_scale_inside
 from ashore_runtime import bundle, schema, tensors
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import Calibration, ChangeCalibration, Manifest, Network, Refinement
+from ashore_runtime.signature import KEY_BYTES
 
 LIBRARIES = ("jax", "mujoco", "mujoco-mjx", "numpy", "safetensors")
 """Whose versions are written into a manifest."""
@@ -117,6 +118,7 @@ def export_run(
     *,
     change: ChangeCalibration | None = None,
     extra: Mapping[str, bytes] | None = None,
+    secret_key: bytes | None = None,
 ) -> Bundle:
     """Write a bundle and read it back.
 
@@ -126,6 +128,7 @@ def export_run(
         calibrated: what `read_calibration` gave; without it the policy runs at eta = 0.
         change: what the change detector was calibrated to, if the calibration does not say.
         extra: optional ONNX files by name.
+        secret_key: signs the manifest; without it there is no signature.
     """
     calibration, content = (None, {}) if calibrated is None else calibrated
     if calibration is not None and calibration.change is None and change is not None:
@@ -141,7 +144,21 @@ def export_run(
     facts = Facts(path.name, trained.method.summary, training_in_words(trained), trained.identifies, hashes)
     card = write_card(manifest, calibration, facts)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return bundle.load(bundle.write(path, manifest, weights, vectors, card, calibration, extra=extra))
+    written = bundle.write(path, manifest, weights, vectors, card, calibration, extra=extra, secret_key=secret_key)
+    return bundle.load(written)
+
+
+def read_secret_key(file: Path) -> bytes:
+    """What signs a bundle, from hexadecimal digits; a ValueError with one sentence, which does not repeat them."""
+    try:
+        key = bytes.fromhex(file.read_text().strip())
+    except OSError as error:
+        raise ValueError(f"The key file {file} cannot be read: {error.strerror}.") from error
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"{file} is not a secret key: {2 * KEY_BYTES} hexadecimal digits and nothing else.")
+    return key
 
 
 def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
