@@ -83,7 +83,8 @@ class Schedule:
             careful, marked = max(self.table(0, 1.0), (eta, infeasible), key=lambda found: found[0])
             return ScheduleState(max(careful, state.eta), marked, 0)
         cleaned = min(state.clean + 1, self._patience) if clean else 0
-        if eta < state.eta and cleaned < self._patience:
+        # Also where no patience is asked for, only evidence relaxes.
+        if eta < state.eta and not (clean and cleaned >= self._patience):
             return ScheduleState(state.eta, state.infeasible, cleaned)
         if eta > state.eta:
             cleaned = min(cleaned, self._patience - self._patience // 2)

@@ -192,6 +192,8 @@ class WorldCalibration:
     high: tuple[float, ...]
     eta_percentiles: tuple[tuple[float, ...], ...]
     """10th, 50th and 90th percentile of eta over the simulated worlds, [count]; for people."""
+    strangers: float | None = None
+    """The least that a belief outside the box gets; the level of the careful start if left out."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,10 @@ class Calibration:
         known = asdict(self)
         tables = known.pop("tables")
         if self.world is None:
-            # A bundle from before there were world tables is written again as it was.
+            # A bundle from before there were world tables, or levels for strangers, is written again as it was.
             del known["world"]
+        elif self.world.strangers is None:
+            del known["world"]["strangers"]
         return _plain({"schema": SCHEMA, **tables, **known})
 
 
@@ -375,7 +379,9 @@ def _read_change(value: Any) -> ChangeCalibration:
 
 
 def _read_world(value: Any) -> WorldCalibration:
-    table = _exact(value, "world", tuple(WorldCalibration.__dataclass_fields__))
+    told = isinstance(value, Mapping) and "strangers" in value
+    known = tuple(name for name in WorldCalibration.__dataclass_fields__ if told or name != "strangers")
+    table = _exact(value, "world", known)
 
     def items(value: Any, name: str, length: int | None) -> list[Any]:
         if not isinstance(value, list) or length not in (None, len(value)):
@@ -398,6 +404,8 @@ def _read_world(value: Any) -> WorldCalibration:
     margin = rows(table["margin"], "margin", None, len(etas))
     if any(a < b for early, late in pairwise(margin) for a, b in zip(early, late, strict=True)):
         raise Refused("The entry 'world margin' must never rise with the count.")
+    if told and table["strangers"] not in etas:
+        raise Refused("The entry 'world strangers' must be one of the levels in 'world etas'.")
     counts = len(margin)
     return WorldCalibration(
         budget=_positive(table["budget"], "world budget"),
@@ -408,6 +416,7 @@ def _read_world(value: Any) -> WorldCalibration:
         low=low,
         high=high,
         eta_percentiles=rows(table["eta_percentiles"], "eta_percentiles", counts, len(PERCENTILES)),
+        strangers=float(table["strangers"]) if told else None,
     )
 
 

@@ -4,7 +4,8 @@
     eta(N, z) = the smallest level with bound <= budget
 
 Where no level is enough, the one with the lowest bound is used and said to be infeasible. The prediction is worth
-something only among the worlds it was fitted to: a belief outside their box gets at least the careful start, eta(0, 0).
+something only among the worlds it was fitted to: a belief outside their box gets at least the careful start, eta(0, 0),
+or, if the table has one, at least the level for strangers.
 """
 
 import numpy as np
@@ -24,12 +25,15 @@ class WorldLevels:
         self.low, self.high = np.array(found.low, np.float64), np.array(found.high, np.float64)
         self.start = self._by_bound(0, np.zeros(len(found.low)))
         """eta and `infeasible` before any transition, at the prior's mean."""
+        asked = self.start[0] if found.strangers is None else found.strangers
+        self.outside = (max(self.start[0], asked), self.start[1])
+        """The least that a belief outside the box gets."""
 
     def read(self, place: int, latent: np.ndarray) -> tuple[float, bool]:
         """eta and `infeasible` at a count of the table, given the posterior's mean."""
         own = self._by_bound(place, latent)
         inside = bool(((latent >= self.low) & (latent <= self.high)).all())
-        return own if inside or own[0] >= self.start[0] else self.start
+        return own if inside or own[0] >= self.outside[0] else self.outside
 
     def _by_bound(self, place: int, latent: np.ndarray) -> tuple[float, bool]:
         over = self.slope[place] @ latent - self.room[place]

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +57,32 @@ def test_any_calibration_survives_being_written(etas, tempering, sentences):
     assert again.to_json() == calibration.to_json()
 
 
+STORED_FORM = "is not a bundle in its stored form; unpack it and load the folder"
+# What one flipped bit of the manifest can break, in the order of the checks.
+FLIPPED_MANIFEST = (
+    r"manifest\.json is not JSON\.|is not a bundle: its manifest does not say so|The bundle is of schema|"
+    r"manifest\.json was changed after it was written\."
+)
+# The same for a file's header in a zip: another form, a name that is none, or a name that belongs to nothing.
+FLIPPED_HEADER = rf"{STORED_FORM}|A bundle cannot hold a file called|has no manifest\.json|lacks [a-zA-Z]+\.[a-z]+\.$"
+
+
+def flipped(file: Path, place: int) -> str:
+    """The sentence that a flipped bit of a whole file calls for, as a pattern."""
+    name = file.name
+    if file.suffix == ".zip":
+        with zipfile.ZipFile(file) as packed:
+            members, directory = packed.infolist(), packed.start_dir
+        if place >= directory:
+            return STORED_FORM
+        member = max((m for m in members if m.header_offset <= place), key=lambda m: m.header_offset)
+        name = member.filename
+        # Thirty bytes about a file and its name, then the file.
+        if place < member.header_offset + 30 + len(name):
+            return FLIPPED_HEADER
+    return FLIPPED_MANIFEST if name == bundle.MANIFEST else rf"^{re.escape(name)} was changed after it was written\.$"
+
+
 @pytest.mark.parametrize("form", ["folder", "zip"])
 def test_every_flipped_bit_is_found(bundle_folder: Path, tmp_path: Path, form):
     generator = np.random.default_rng(0)
@@ -71,12 +99,13 @@ def test_every_flipped_bit_is_found(bundle_folder: Path, tmp_path: Path, form):
             ]
         )
         for place in (*places, len(whole) - 1 - generator.integers(0, min(400, len(whole)))):
+            sentence = flipped(file, int(place))
             bad = bytearray(whole)
             bad[place] ^= 1 << int(generator.integers(8))
             file.write_bytes(bad)
-            with pytest.raises(Refused):
+            with pytest.raises(Refused, match=sentence):
                 bundle.load(path)
-        file.write_bytes(whole)
+            file.write_bytes(whole)
     bundle.load(path)
 
 
@@ -88,7 +117,9 @@ def test_every_truncation_is_found(bundle_folder: Path, tmp_path: Path):
     lengths = {*range(200), *range(len(whole) - 200, len(whole)), *anywhere}
     for length in lengths:
         path.write_bytes(whole[:length])
-        with pytest.raises(Refused):
+        # Cut within a file or the directory, between two files, or within a name.
+        sentence = rf"{STORED_FORM}|has no manifest\.json|lacks [a-zA-Z]+\.[a-z]+\.$|cannot hold a file called"
+        with pytest.raises(Refused, match=sentence):
             bundle.load(path)
     path.write_bytes(whole + b"\0")
     with pytest.raises(Refused, match="not a bundle in its stored form"):
@@ -102,7 +133,12 @@ def test_every_shortened_file_of_a_folder_is_found(bundle_folder: Path, tmp_path
         whole = file.read_bytes()
         for length in (0, len(whole) - 1, *generator.integers(0, len(whole), volume(10, 400))):
             file.write_bytes(whole[:length])
-            with pytest.raises(Refused):
+            sentence = f"{file.name} has {length} bytes instead of {len(whole)}."
+            if file.name == bundle.MANIFEST:
+                # Without its last byte, a newline, it is still the same JSON.
+                last = length == len(whole) - 1
+                sentence = f"{file.name} was changed after it was written." if last else f"{file.name} is not JSON."
+            with pytest.raises(Refused, match=f"^{re.escape(sentence)}$"):
                 bundle.load(path)
         file.write_bytes(whole)
     bundle.load(path)
@@ -112,14 +148,14 @@ names = st.lists(st.text("abcdef_0123456789", min_size=1, max_size=12), min_size
 edges = st.tuples(st.floats(-1e6, 0.0, width=32), st.floats(0.0, 1e6, width=32))
 
 
-@examples(4, 60)
+@examples(4, 200)
 @given(names, edges, st.integers(0, 4), st.integers(1, 9), st.sampled_from(["relu", "silu"]), st.booleans(), st.text())
 def test_any_bundle_is_saved_loaded_and_saved_as_the_same_bytes(
     tmp_path, fields, edge, latent, width, kind, zipped, card
 ):
     observation = tuple(schema.Field(name, "1", *edge) for name in fields)
     network = dataclasses.replace(
-        small_bundle.NETWORK, latent=latent, hidden=(width,), critic_width=width + 1, activation=kind
+        small_bundle.NETWORK, latent=latent, hidden=(width,), critic_width=width + 1, critic_blocks=1, activation=kind
     )
     facts = small_bundle.manifest(network, observation=observation, dynamics_features=(0,))
     facts = dataclasses.replace(facts, task=dataclasses.replace(facts.task, summary=card))
@@ -214,6 +250,21 @@ def test_signatures(tmp_path: Path):
     for trusted in ((), (KEY,)):
         with pytest.raises(Refused, match="does not belong to this manifest"):
             bundle.load(other, trusted)
+
+
+@pytest.mark.parametrize("name", ["again", "again.zip"])
+def test_a_signature_stays_behind_and_fits_what_is_saved_again(tmp_path: Path, name):
+    signed = small_bundle.write(tmp_path / "signed", secret_key=SECRET)
+    again = bundle.save_again(bundle.load(signed, (KEY,)), tmp_path / name)
+    with pytest.raises(Refused, match="is not signed"):
+        bundle.load(again, (KEY,))
+    unsigned = small_bundle.write(tmp_path / f"unsigned_{name}")
+    assert contents(again) == contents(unsigned)
+    if again.is_dir():
+        proof = contents(signed).pop("manifest.sig")
+        assert contents(again) | {"manifest.sig": proof} == contents(signed)
+        (again / "manifest.sig").write_bytes(proof)
+        bundle.load(again, (KEY,))
 
 
 def test_ed25519_against_rfc_8032():

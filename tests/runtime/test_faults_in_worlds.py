@@ -110,3 +110,45 @@ def test_a_world_whose_sensors_fail_now_and_then(deployed):
             if terminated or truncated:
                 break
     assert injected > 20 and runtime.health()["tallies"]["errors"] == 0
+
+
+NOISE = 1e-4
+"""Of a sensor, in the unit of the observation: no two readings of anything are the same."""
+WATCHFUL = Limits(guard=GuardSettings(stuck_steps=5, stuck_element_after=5), deadline=float("inf"))
+
+
+@pytest.mark.parametrize("what", ["all sensors", "one sensor"])
+def test_with_noise_a_frozen_sensor_is_found_and_an_honest_one_is_never_accused(deployed, what):
+    env, folder = deployed
+    generator = np.random.default_rng(0)
+    low, high = env.observation_space.low, env.observation_space.high
+    runtime = Runtime.load(folder, limits=WATCHFUL, clock=FakeClock(), freeze=False)
+    for episode in range(volume(4, 100)):
+        observation, _ = env.reset(seed=episode)
+        runtime.reset()
+        runtime.arm()
+        # Every other episode nothing fails.
+        fails_at = DECISIONS if episode % 2 else int(generator.integers(20, 60))
+        frozen, failed, ended = observation, np.arange(len(observation)), False
+        for decision in range(DECISIONS):
+            seen = (observation + NOISE * generator.normal(size=observation.shape)).astype(np.float32)
+            if decision == fails_at:
+                frozen = seen.copy()
+                if what == "one sensor":
+                    # Zero and the bounds are where an honest lidar rests too, and where nothing is looked for.
+                    elsewhere = (seen > low + 0.01) & (seen < high - 0.01) & (np.abs(seen) > 0.01)
+                    failed = generator.choice(np.flatnonzero(elsewhere), 1)
+            if decision >= fails_at:
+                seen[failed] = frozen[failed]
+            result = runtime.act(seen)
+            # The first frozen reading is an honest one. The fifth that is the same is one too many.
+            if decision == fails_at + 4:
+                assert Reason.STUCK in result.reasons and result.source == "held"
+                break
+            assert not result.reasons & (OBSERVATION_FAULTS | Reason.ERROR), result.reasons.words()
+            observation, reward, terminated, truncated, info = env.step(result.action)
+            assert runtime.observe(observation, float(reward), info["cost"]).used
+            ended = terminated or truncated
+            if ended:
+                break
+        assert not (ended and fails_at < DECISIONS), "the episode was over before anything could be found"

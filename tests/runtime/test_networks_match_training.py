@@ -1,12 +1,16 @@
 """The NumPy networks against the ones that were trained: values and gradients, small and standard sizes."""
 
 import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from ashore.learning import normalisation
 from ashore.learning.normalisation import Normalisers, RunningStatistics
@@ -19,7 +23,7 @@ from ashore_runtime.policy import PolicyNetworks
 from ashore_runtime.refinement import Box, refine
 from ashore_runtime.schema import Field, Manifest, Network, Refinement
 from runtime import small_bundle
-from volumes import volume
+from volumes import examples, volume
 
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
@@ -40,8 +44,11 @@ def network_of(sizes: Sizes, risk_conditioned: bool) -> Network:
     )
 
 
-def trained_outputs(nets: Architecture, facts: Manifest, weights: dict, given: dict) -> dict[str, np.ndarray]:
-    """Every golden output, from the functions that are used in training."""
+Outputs = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+def trained_outputs(nets: Architecture, facts: Manifest, weights: dict) -> Outputs:
+    """Every golden output for rows of inputs, from the functions that are used in training; compiled once."""
     params = from_named_weights({name: w for name, w in weights.items() if not name.startswith("normaliser/")})
     normalisers = Normalisers(
         *(
@@ -90,7 +97,8 @@ def trained_outputs(nets: Architecture, facts: Manifest, weights: dict, given: d
             "output/cost_gradient": cost_gradient,
         }
 
-    return jax.device_get(jit(lambda rows: jax.lax.map(one, rows))({name: jnp.asarray(a) for name, a in given.items()}))
+    compiled = jit(lambda rows: jax.lax.map(one, rows))
+    return lambda given: jax.device_get(compiled({name: jnp.asarray(array) for name, array in given.items()}))
 
 
 TINY = Sizes(critic_width=16, fractions=4, hidden=(16, 16), latent=3, cosines=16)
@@ -126,7 +134,7 @@ def test_values_and_gradients(case):
     weights = small_bundle.weights(facts, seed=3)
     draws = [golden.inputs(facts, weights, seed=seed) for seed in range(volume(1, 16))]
     given = {name: np.concatenate([draw[name] for draw in draws]) for name in draws[0]}
-    expected = trained_outputs(nets, facts, weights, given)
+    expected = trained_outputs(nets, facts, weights)(given)
     networks = PolicyNetworks(facts, weights)
     found = golden.outputs(facts, networks, given)
     assert set(found) == set(expected)
@@ -137,6 +145,51 @@ def test_values_and_gradients(case):
         rows = error.reshape(len(error), -1).max(axis=1)
         assert np.mean(rows <= 1e-5) >= (0.99 if "gradient" in name else 1.0), (name, rows.max())
     golden.replay(facts, networks, {name: rows[: golden.LEAST] for name, rows in (given | expected).items()})
+
+
+@functools.cache
+def small_pair(fractions: int) -> tuple[Outputs, Outputs]:
+    """One set of weights, read by the runtime and by training; smooth, so that no gradient jumps."""
+    sizes = Sizes(critic_width=16, fractions=fractions, hidden=(16,), latent=3, cosines=16, activation="silu")
+    facts = small_bundle.manifest(network_of(sizes, True), caution="both")
+    weights = small_bundle.weights(facts, seed=7)
+    networks = PolicyNetworks(facts, weights)
+    trained = trained_outputs(Architecture(4, 2, (0, 2), sizes, True), facts, weights)
+    return lambda given: golden.outputs(facts, networks, given), trained
+
+
+def row(size: int, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float32, (1, size), elements=st.floats(low, high, width=32))
+
+
+def number(low: float, high: float) -> st.SearchStrategy[np.ndarray]:
+    return row(1, low, high).map(lambda found: found[0])
+
+
+# As far out as anything gets: the sensors' bounds, the action box, a posterior's mean, and the risk levels of a table.
+situations = st.fixed_dictionaries(
+    {
+        "observation": row(4, -2.0, 2.0),
+        "action": row(2, -1.0, 1.0),
+        "next_observation": row(4, -2.0, 2.0),
+        "reward": number(-5.0, 5.0),
+        "cost": number(0.0, 5.0),
+        "latent": row(3, -4.0, 4.0),
+        "eta": number(0.0, 0.96875),
+    }
+)
+
+
+@examples(100, 10_000)
+@drawn(st.sampled_from([1, 4, 16]), situations)
+def test_any_state_latent_and_level_is_read_as_in_training(fractions, situation):
+    ours, theirs = (outputs(situation) for outputs in small_pair(fractions))
+    assert set(ours) == set(theirs)
+    for name in ours:
+        # A layer norm divides by the spread of its inputs. Where that is small a gradient's rounding is 3e-5 and more.
+        tolerance = golden.GRADIENT_TOLERANCE if "gradient" in name else 1e-5
+        size = max(1.0, float(np.abs(theirs[name]).max()))
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=0.0, atol=tolerance * size, err_msg=name)
 
 
 @pytest.mark.parametrize("scale", schema.DYNAMICS_SCALES)

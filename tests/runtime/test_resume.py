@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ashore_runtime import Mode, Refused, Runtime
+from ashore_runtime import Limits, Mode, Refused, Runtime
 from ashore_runtime import journal as journals
 from runtime import small_bundle
 from volumes import SOAK, volume
 
-# A deployment that says after each transition how many are in the posterior, until it is killed.
+# A deployment that says after each transition how many are in the posterior, until it is killed. It has no deadline, so
+# that a busy machine refines as far as an idle one and learns the same.
 LOOP = """
 import sys
 import numpy as np
-from ashore_runtime import GuardSettings, Limits, Runtime
+from ashore_runtime import Limits, Runtime
 
-runtime = Runtime.load(sys.argv[1], journal=sys.argv[2], limits=Limits(guard=GuardSettings(stuck_steps=0)))
+runtime = Runtime.load(sys.argv[1], journal=sys.argv[2], limits=Limits(deadline=float("inf")))
 runtime.arm()
 generator = np.random.default_rng(0)
 while True:
@@ -32,8 +33,9 @@ while True:
 """
 
 
-def deployed(folder: Path, journal: Path, count: int) -> Runtime:
-    runtime = Runtime.load(folder, journal=journal, freeze=False)
+def deployed(folder: Path, journal: Path | None, count: int) -> Runtime:
+    """What `LOOP` is after so many transitions."""
+    runtime = Runtime.load(folder, journal=journal, limits=Limits(deadline=float("inf")), freeze=False)
     runtime.arm()
     generator = np.random.default_rng(0)
     for _ in range(count):
@@ -54,13 +56,20 @@ def test_kill_9_loses_at_most_one_transition(bundle_folder: Path, tmp_path: Path
         time.sleep(float(np.random.default_rng(seed).uniform(0.0, 0.2)))
         process.send_signal(signal.SIGKILL)
         said = [int(line) for line in process.stdout.read().splitlines() if line.strip()]
-    begun = time.monotonic()
+    begun, worked = time.monotonic(), time.thread_time()
     runtime = Runtime.resume(journal, rule="trust", freeze=False)
-    assert time.monotonic() - begun < 5.0
+    # A second of this thread's own work, in which all of it is done; a busy machine may make it wait for longer.
+    assert time.thread_time() - worked <= 1.0 and time.monotonic() - begun < 5.0
     assert runtime.state is Mode.READY
     # It may have been killed between writing a transition and saying so, and a line may be torn.
     assert max(said, default=1) - 1 <= runtime.posterior.count <= max(said, default=1) + 2
-    assert runtime.posterior.precision_sum.min() > 0.0
+    # Nobody was there to see what it had learnt, but the same again gives the same, to the last bit.
+    transitions = sum(record.kind == journals.TRANSITION for record in journals.records(journal))
+    again = deployed(bundle_folder, None, transitions)
+    assert again.posterior.count == runtime.posterior.count > 0
+    np.testing.assert_array_equal(runtime.posterior.precision_sum, again.posterior.precision_sum)
+    np.testing.assert_array_equal(runtime.posterior.weighted_mean_sum, again.posterior.weighted_mean_sum)
+    assert runtime.snapshot() == again.snapshot(), "level and change detector"
     runtime.close()
 
 

@@ -158,6 +158,30 @@ def test_a_journal_can_be_played_again(tight_folder, tmp_path: Path, make_runtim
         assert (result.q_c, result.k_used, result.reasons) == (decision.q_c, decision.k_used, decision.reasons)
 
 
+def test_a_journal_of_a_run_that_learnt_can_be_played_again(tight_folder, tmp_path: Path, make_runtime):
+    path, limits = tmp_path / "run.jnl", dataclasses.replace(NEVER_STUCK, patience=3)
+    runtime = make_runtime(tight_folder, journal=path, limits=limits)
+    for step, (observation, following) in enumerate(zip(observations(40), observations(40, seed=1), strict=True)):
+        runtime.act(observation)
+        runtime.observe(following, 0.1, None if step % 7 == 6 else 0.2)
+    runtime.close()
+    decisions = list(recorded_decisions(path, 4))
+    again, ignorant = (make_runtime(tight_folder, limits=limits) for _ in range(2))
+    remaining, others = iter(decisions), 0
+    for record in journals.records(path):
+        if record.kind == journals.BEGIN:
+            again.restore(record.json()["state"])
+        elif record.kind == journals.TRANSITION:
+            again.restore(record.json())
+        elif record.kind == journals.DECISION:
+            made = next(remaining)
+            # All that is kept of a decision: eta, cost, steps, source, reasons and the action.
+            assert again.act(made.observation).pack(made.begun, made.observation) == record.body
+            others += ignorant.act(made.observation).action.tobytes() != made.action.tobytes()
+    assert len(decisions) == 40 and {made.eta for made in decisions} == {0.9, 0.6, 0.3, 0.0}
+    assert others > 30, "what was learnt makes no difference, and nothing was shown"
+
+
 # Sensors
 
 

@@ -4,11 +4,12 @@ import dataclasses
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime.schedule import Schedule
-from ashore_runtime.schema import WorldCalibration
+from ashore_runtime.schema import Calibration, WorldCalibration
 from runtime.small_bundle import CALIBRATION
 from volumes import examples
 
@@ -82,18 +83,64 @@ def test_without_calibration_there_is_no_caution():
     assert state.eta == 0.0
 
 
+# Small whole numbers, of which sums are exact: beliefs on a border between two levels are common.
+beliefs = st.tuples(*[st.integers(-5, 5).map(float)] * 2)
+slopes = st.tuples(*[st.integers(-2, 2).map(float)] * 2)
+
+
+def by_count_and_level(entries: st.SearchStrategy) -> st.SearchStrategy[tuple]:
+    """[count][eta] entries, for the two counts and three levels below."""
+    return st.tuples(*[st.tuples(*[entries] * 3)] * 2)
+
+
+@st.composite
+def world_tables(draw: st.DrawFn) -> Calibration:
+    first, second = draw(by_count_and_level(st.integers(0, 4).map(float)))
+    world = WorldCalibration(
+        budget=8.0,
+        etas=(0.0, 0.5, 0.9),
+        intercept=draw(by_count_and_level(st.integers(0, 10).map(float))),
+        slope=draw(by_count_and_level(slopes)),
+        margin=(first, tuple(map(min, first, second))),
+        low=(-4.0, -4.0),
+        high=(4.0, 4.0),
+        eta_percentiles=((0.0, 0.5, 0.9),) * 2,
+        strangers=draw(st.sampled_from([None, 0.0, 0.5, 0.9])),
+    )
+    return dataclasses.replace(CALIBRATION, counts=(0, 4), eta=(0.9, 0.5), infeasible=(False, False), world=world)
+
+
+# Mostly clean: the wait after an alarm must sometimes pass.
+kinds = st.sampled_from([*["clean"] * 7, "unused", "alarm"])
+happenings = st.lists(st.tuples(kinds, st.integers(1, 3), beliefs), min_size=10, max_size=30)
+
+
+@pytest.mark.parametrize("tables", [st.just(CALIBRATION), world_tables()], ids=["by count", "by world"])
 @examples(200, 10_000)
-@given(st.lists(st.sampled_from(["clean", "unused", "alarm"]), max_size=80), st.integers(1, 10))
-def test_it_relaxes_only_on_evidence(events, patience):
-    schedule = Schedule(CALIBRATION, patience)
-    state, count = schedule.start(), 0
-    since_alarm = patience
-    for event in events:
-        before = state
-        count += event == "clean"
-        state = schedule.after(state, count, 0.5, clean=event == "clean", alarm=event == "alarm")
-        since_alarm = 0 if event != "clean" else since_alarm + 1
+@given(st.data(), happenings, st.integers(0, 10))
+def test_it_relaxes_only_on_evidence_and_tightens_at_once(tables, data, events, patience):
+    calibration = data.draw(tables)
+    schedule = Schedule(calibration, patience)
+    start = state = schedule.start()
+    assert calibration.world is not None or start.eta == 0.9
+    count, clean_in_a_row, since_rise = 0, patience, patience
+    for event, seen, belief in events:
+        before, latent = state, np.array(belief, np.float32)
+        # A world that changed is an alarm, and leaves little of what was known.
+        count = count + seen if event == "clean" else count // 2 if event == "alarm" else count
+        state = schedule.after(state, count, 0.5, clean=event == "clean", alarm=event == "alarm", latent=latent)
+        clean_in_a_row = clean_in_a_row + 1 if event == "clean" else 0
+        since_rise += 1
         if state.eta < before.eta:
-            assert event == "clean" and since_alarm >= patience
+            assert event == "clean" and clean_in_a_row >= patience and since_rise >= patience // 2
+        # However long the wait, never less than what is known now asks for.
+        wanted, infeasible = schedule.table(count, 0.5, latent)
+        assert state.eta >= wanted
+        if calibration.world is not None and np.abs(latent).max() > 4.0:
+            assert wanted >= start.eta, "a belief outside the box relaxed it"
         if event == "alarm":
-            assert state.eta == 0.9
+            assert state.eta == max(before.eta, start.eta, wanted)
+        elif state.eta != before.eta:
+            assert (state.eta, state.infeasible) == (wanted, infeasible)
+        if state.eta > before.eta:
+            since_rise = 0

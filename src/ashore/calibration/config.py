@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ashore import names
 from ashore.budget import Budget
 from ashore.calibration import conformal, world_schedule
 from ashore.calibration.careful_policy import Agent
@@ -43,6 +44,9 @@ class CalibrationConfig:
     rule: str = "world"
     """What caution must reach: the budget in the identified `world`, the `budget` in all of them, or what not knowing
     the world costs by the `paper` (L_c epsilon), by `direct` measurement (|dJ_c|), or the `max` of both."""
+    strangers: str = "start"
+    """Under the rule `world`, the least that beliefs unlike all simulated ones call for: the careful `start`, or the
+    `highest` level."""
     temper: bool = False
     """Whether the measured tempering is applied in the second pass, and so at deployment."""
     denoise: bool = False
@@ -56,6 +60,7 @@ class CalibrationConfig:
         rising = all(a < b for a, b in zip(self.etas, self.etas[1:], strict=False))
         if not self.etas or self.etas[0] != 0.0 or self.etas[-1] >= 1.0 or not rising:
             raise ValueError("Risk levels must start at 0, rise and stay below 1.")
+        names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest")))
         if self.rule not in RULES:
             raise ValueError(f"The rule must be one of {', '.join(RULES)}, not '{self.rule}'.")
         if min(self.environments, self.episodes, self.first_episodes, self.largest_count, self.worlds_at_once) < 1:

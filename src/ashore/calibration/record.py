@@ -212,8 +212,12 @@ def _world_assumption(calibration: Calibration, world: WorldSchedule) -> str:
         "only approximately, which is why the coverage is measured. No level is enough for "
         f"{world.infeasible[0].mean():.0%} of the simulated worlds at the start and {world.infeasible[-1].mean():.0%} "
         f"after {calibration.config.counts[-1]} transitions: the one with the lowest bound is used there. Beliefs "
-        "outside the box of the simulated worlds get at least the careful start."
+        f"outside the box of the simulated worlds get {_of_strangers(calibration)}."
     )
+
+
+def _of_strangers(calibration: Calibration) -> str:
+    return "the highest level" if calibration.config.strangers == "highest" else "at least the careful start"
 
 
 def page(run: str, task: Task, policy: CarefulPolicy, calibration: Calibration) -> str:

@@ -26,7 +26,9 @@ class WorldTable(NamedTuple):
     """[latent]."""
     high: Array
     start: Array
-    """eta(0, 0), the least that a belief outside [low, high] gets."""
+    """eta(0, 0)."""
+    outside: Array
+    """The least that a belief outside [low, high] gets."""
 
 
 Levels = Array | WorldTable
@@ -40,7 +42,7 @@ def on_device(schedule: Schedule) -> Levels:
     if not isinstance(schedule, WorldCalibration):
         return jnp.asarray(schedule, jnp.float32)
     ready = WorldLevels(schedule)
-    parts = (ready.etas, ready.slope, ready.room, ready.low, ready.high, ready.start[0])
+    parts = (ready.etas, ready.slope, ready.room, ready.low, ready.high, ready.start[0], ready.outside[0])
     return WorldTable(*(jnp.asarray(np.asarray(part, np.float32)) for part in parts))
 
 
@@ -53,6 +55,7 @@ def throughout(etas: tuple[float, ...], counts: int, latent: int, place: int) ->
         np.tile(open_to, (counts, 1)),
         np.full(latent, -np.inf),
         np.full(latent, np.inf),
+        etas[place],
         etas[place],
     )
     return WorldTable(*(jnp.asarray(np.asarray(part, np.float32)) for part in parts))
@@ -74,7 +77,7 @@ def level_at(counts: tuple[int, ...], levels: Levels, seen: Array, latent: Array
     enough = over <= 0.0
     own = levels.etas[jnp.where(jnp.any(enough), jnp.argmax(enough), jnp.argmin(over))]
     inside = jnp.all((latent >= levels.low) & (latent <= levels.high))
-    return jnp.where(inside, own, jnp.maximum(own, levels.start))
+    return jnp.where(inside, own, jnp.maximum(own, levels.outside))
 
 
 def careful_start(levels: Levels) -> Array:

@@ -138,6 +138,7 @@ def build(budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome
             neutral,
             careful,
             over_worlds,
+            config.etas[-1] if config.strangers == "highest" else None,
         )
         schedules["world"] = world.typical
     environments = np.sqrt(config.environments)

@@ -77,6 +77,7 @@ def build(
     neutral: np.ndarray,
     careful: np.ndarray,
     over_worlds: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda estimates, _: estimates,
+    strangers: float | None = None,
 ) -> WorldSchedule:
     """Fit on every second world, judge by the others, read the table for all of them.
 
@@ -89,6 +90,7 @@ def build(
         neutral: costs at eta = 0, [count, world, episode].
         careful: costs at all levels, [measured count, eta, world, episode].
         over_worlds: from estimates and their standard errors, [..., world], to what the margins are taken of.
+        strangers: the least that a belief outside the box gets; the careful start's level if None.
     """
     fitted = np.arange(len(reference)) % 2 == 0
     measured = [counts.index(count) for count in measured_counts]
@@ -113,6 +115,7 @@ def build(
         low=_tuples(settled.min(axis=0)),
         high=_tuples(settled.max(axis=0)),
         eta_percentiles=(),
+        strangers=strangers,
     )
     eta, infeasible = read(table, latents)
     # Levels of the grid and nothing in between.
