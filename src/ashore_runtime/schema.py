@@ -195,6 +195,13 @@ class WorldCalibration:
     strangers: float | None = None
     """The least that a belief outside the box gets; the level of the careful start if left out."""
 
+    def to_json(self) -> dict[str, Any]:
+        known = asdict(self)
+        if self.strangers is None:
+            # A table from before there were levels for strangers is written again as it was.
+            del known["strangers"]
+        return known
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -221,10 +228,10 @@ class Calibration:
         known = asdict(self)
         tables = known.pop("tables")
         if self.world is None:
-            # A bundle from before there were world tables, or levels for strangers, is written again as it was.
+            # A bundle from before there were world tables is written again as it was.
             del known["world"]
-        elif self.world.strangers is None:
-            del known["world"]["strangers"]
+        else:
+            known["world"] = self.world.to_json()
         return _plain({"schema": SCHEMA, **tables, **known})
 
 
@@ -404,7 +411,8 @@ def _read_world(value: Any) -> WorldCalibration:
     margin = rows(table["margin"], "margin", None, len(etas))
     if any(a < b for early, late in pairwise(margin) for a, b in zip(early, late, strict=True)):
         raise Refused("The entry 'world margin' must never rise with the count.")
-    if told and table["strangers"] not in etas:
+    strangers = _number(table["strangers"], "world strangers") if told else None
+    if strangers is not None and strangers not in etas:
         raise Refused("The entry 'world strangers' must be one of the levels in 'world etas'.")
     counts = len(margin)
     return WorldCalibration(
@@ -416,7 +424,7 @@ def _read_world(value: Any) -> WorldCalibration:
         low=low,
         high=high,
         eta_percentiles=rows(table["eta_percentiles"], "eta_percentiles", counts, len(PERCENTILES)),
-        strangers=float(table["strangers"]) if told else None,
+        strangers=strangers,
     )
 
 

@@ -23,17 +23,19 @@ class WorldLevels:
         self.room = found.budget - np.array(found.intercept) - np.array(found.margin)
         """What slope . z may reach, [count, eta]."""
         self.low, self.high = np.array(found.low, np.float64), np.array(found.high, np.float64)
-        self.start = self._by_bound(0, np.zeros(len(found.low)))
-        """eta and `infeasible` before any transition, at the prior's mean."""
-        asked = self.start[0] if found.strangers is None else found.strangers
-        self.outside = (max(self.start[0], asked), self.start[1])
-        """The least that a belief outside the box gets."""
+        prior = np.zeros(len(found.low))
+        bound = self._by_bound(0, prior)
+        asked = bound[0] if found.strangers is None else found.strangers
+        self.outside = (max(bound[0], asked), bound[1])
+        """The least that a belief outside the box gets, and the mark of the careful start."""
+        self.start = self.read(0, prior)
+        """eta and `infeasible` before any transition. The prior's mean may be a stranger itself."""
 
     def read(self, place: int, latent: np.ndarray) -> tuple[float, bool]:
         """eta and `infeasible` at a count of the table, given the posterior's mean."""
         own = self._by_bound(place, latent)
         inside = bool(((latent >= self.low) & (latent <= self.high)).all())
-        return own if inside or own[0] >= self.outside[0] else self.outside
+        return own if inside or own[0] >= self.outside[0] else (self.outside[0], own[1] or self.outside[1])
 
     def _by_bound(self, place: int, latent: np.ndarray) -> tuple[float, bool]:
         over = self.slope[place] @ latent - self.room[place]

@@ -119,6 +119,18 @@ def test_the_papers_rule_at_the_median_is_one_command_too(run, capsys, monkeypat
     assert read.world is None and list(read.eta) == written["schedule"]["by_rule"]["paper"]["eta"]
 
 
+def test_a_level_for_strangers_is_asked_for_and_travels(run, capsys):
+    *words, last = TINY
+    assert main(["calibrate", str(run), *words, last, "strangers=highest"]) == 0
+    written = json.loads((run / "calibration" / "seed_0" / "calibration.json").read_text())
+    read = calibration_from_json(written)
+    assert read.world is not None and read.world.strangers == written["etas"][-1]
+    assert read.eta[0] == WorldLevels(read.world).start[0]
+    assert any("get the highest level" in sentence for sentence in written["assumptions"])
+    assert main(["calibrate", str(run), *words, last, "strangers=hihgest"]) == 2
+    assert "did you mean 'highest'" in capsys.readouterr().err
+
+
 def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
     # Every way is a program of its own to compile; two show that ways are told apart.
     known = frontier.ways

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import subprocess
@@ -155,3 +156,15 @@ def test_a_reader_that_leaves_ends_it_quietly():
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_another_pipe_that_breaks_is_not_taken_for_a_reader_that_left(monkeypatch, capfd):
+    def encoder_ended(options):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("ashore.cli.list_tasks.run", encoder_ended)
+    with capfd.disabled(), open(os.devnull, "w") as elsewhere:
+        monkeypatch.setattr(sys, "stdout", elsewhere)
+        monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+        assert main(["list"]) == 74
+    assert "has ended; is the disk full?" in said.getvalue()

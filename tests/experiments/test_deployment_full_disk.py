@@ -6,9 +6,8 @@ No file may grow beyond so many bytes: a disk that is full for this process only
 import contextlib
 import errno
 import json
-import resource
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +17,12 @@ from ashore.cli.main import main
 from ashore.experiments import deployment_report, provenance
 from ashore_runtime.schema import Task
 from experiments import supervised_toy_world
+from experiments.full_disk import room_for
 from experiments.supervised_toy_world import DECISIONS, Toy
 from runtime import small_bundle
 
 EPISODES = 4
 INCOMPLETE = 74
-
-
-@contextlib.contextmanager
-def room_for(largest: int) -> Generator[None, None, None]:
-    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, usual[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,9 @@ def test_a_policy_without_critics_acts_like_the_trained_one_everywhere(tmp_path)
     made = export_run(load_trained(cart_run.write(tmp_path / "run", method="pearl"), 0), tmp_path / "b", None)
     states = parity.record(made.path, NO_CAUTION, None, [0.0], 100)
     found = parity.compare(made, NO_CAUTION, None, states)
+    out = tmp_path / "parity.json"
+    assert main(["bench", "parity", str(made.path), "--decisions", "20", "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["parity"][NO_CAUTION]["states"] == 20
     assert found.states == 100 and found.refined == 0 and found.unexplained == 0, found
     off = parity.compare(made, NO_CAUTION, None, states._replace(action=states.action + np.float32(1e-3)))
     assert off.differ == 100

@@ -2,23 +2,13 @@
 
 import contextlib
 import json
-import resource
 
 import numpy as np
 import pytest
 
 from ashore.calibration.ledger import Ledger
 from ashore.experiments.whole_lines import WholeLines
-
-
-@contextlib.contextmanager
-def room_for(largest):
-    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, usual[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+from experiments.full_disk import room_for
 
 
 def test_a_full_disk_ends_the_log_at_a_whole_line(tmp_path):

@@ -31,6 +31,14 @@ def test_a_stranger_gets_its_level_and_nobody_else_does(strangers, level):
     assert float(risk_level.careful_start(on_device)) == 0.0
 
 
+def test_a_prior_that_is_a_stranger_starts_like_one():
+    # The box begins above 0, where every belief starts.
+    table = dataclasses.replace(GENTLE, low=(0.5, -1.0), strangers=0.9)
+    assert WorldLevels(table).start == (0.9, False)
+    assert float(risk_level.careful_start(risk_level.on_device(table))) == pytest.approx(0.9)
+    assert WorldLevels(dataclasses.replace(table, strangers=None)).start == (0.0, False)
+
+
 def test_a_table_with_a_level_for_strangers_travels_and_one_without_is_written_as_before():
     told = dataclasses.replace(TWO_COUNTS, world=dataclasses.replace(WORLD, strangers=0.9))
     assert calibration_from_json(told.to_json()) == told

@@ -68,7 +68,7 @@ def content(
                 "by_rule": {rule: found._asdict() for rule, found in measured.schedules.items()},
                 "first_pass": calibration.first_schedule._asdict(),
             },
-            "world": None if calibration.world is None else dataclasses.asdict(calibration.world.table),
+            "world": None if calibration.world is None else calibration.world.table.to_json(),
             "world_fit": _world_fit(measured.world),
             "spread": spread,
             "epsilon": measured.epsilon.value,
@@ -194,9 +194,10 @@ def unsettled(calibration: Calibration) -> str | None:
     found = calibration.measured.reference_check
     if found is None or found.settled:
         return None
+    share = f"{found.ratio:.0%} of epsilon(1)" if np.isfinite(found.ratio) else "where epsilon(1) is nothing"
     return (
         f"NOT SETTLED: half of the transitions behind the reference latent put it up to {found.half_error:.3g} from "
-        f"where all of them do, {found.ratio:.0%} of epsilon(1) and not at most {latent_error.SETTLED:.0%}. That much "
+        f"where all of them do, {share} and not at most {latent_error.SETTLED:.0%}. That much "
         "of every epsilon(N) may be the reference's own error; --set reference=N takes more transitions."
     )
 

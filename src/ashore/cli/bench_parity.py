@@ -32,6 +32,8 @@ class Options:
     """Risk levels, each in a world of its own."""
     decisions: int = 2500
     """States at each level."""
+    task: str | None = None
+    """Name of the task, or `module:NAME`; the bundle's own if left out."""
     shift: str | None = None
     """Where the worlds come from; the last shift that the task declares if left out."""
     seed: int = 0
@@ -51,7 +53,8 @@ def run(options: Options) -> int:
     console = Console()
     try:
         found = bundle.load(options.bundle)
-        family = tasks.lookup(found.manifest.task.name)
+        task = options.task or found.manifest.task.name
+        family = tasks.lookup(task)
         shifts = list(family.describe(family.presets[family.default_preset]).shifts)
         shift = options.shift or shifts[-1]
         content: dict[str, Any] = {
@@ -68,8 +71,9 @@ def run(options: Options) -> int:
             raise ValueError(f"This bundle is able to be careful by {', '.join(able)} and no other way.")
         for caution in options.cautions or able:
             with console.status(f"careful by {caution}"):
+                etas = (0.0,) if caution == NO_CAUTION else options.etas
                 states = parity.record(
-                    options.bundle, caution, None, options.etas, options.decisions, shift, seed=options.seed
+                    options.bundle, caution, None, etas, options.decisions, shift, task, options.seed
                 )
                 compared = parity.compare(found, caution, None, states)
                 content["parity"][caution] = compared._asdict() | {"unexplained": compared.unexplained}

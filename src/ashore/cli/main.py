@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
+        if _is_read():
+            print("ashore: a program that this one writes to has ended; is the disk full?", file=sys.stderr)
+            return NO_STORAGE
         # Python would try once more to print what is left when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
@@ -88,6 +92,13 @@ def _run(words: list[str]) -> int:
     module = importlib.import_module(VERBS[verb].module)
     options = read(module.Options, rest, f"ashore {verb}")
     return module.run(options)
+
+
+def _is_read() -> bool:
+    """Whether what is printed still has a reader: a pipe without one is an error to wait for."""
+    waiting = select.poll()
+    waiting.register(sys.stdout.fileno(), select.POLLOUT)
+    return not any(event & (select.POLLERR | select.POLLHUP) for _, event in waiting.poll(0))
 
 
 def _verb(words: list[str]) -> tuple[str, list[str]]:

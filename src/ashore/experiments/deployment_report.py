@@ -187,7 +187,8 @@ class _Losses:
     def add(self, path: Path, problem: Exception) -> None:
         if not self.names:
             why = (problem.strerror if isinstance(problem, OSError) else None) or str(problem).partition("\n")[0]
-            self._tell(f"{path} can no longer be written ({why}): is the disk full? The deployment goes on without it.")
+            guess = ": is the disk full?" if isinstance(problem, OSError) else "."
+            self._tell(f"{path} can no longer be written ({why}){guess} The deployment goes on without it.")
         self.names.append(path.name)
 
 
