@@ -20,9 +20,9 @@ from safetensors.numpy import save_file
 from ashore import artifacts
 from ashore.environments import tasks
 from ashore.environments.base import Task
-from ashore.experiments import records, settings
+from ashore.experiments import critic_watch, records, settings
 from ashore.learning import checkpoint, diagnostics, replay
-from ashore.learning.train import TrainConfig, TrainState, replay_config
+from ashore.learning.train import TrainConfig, TrainState, budget, replay_config
 from ashore.methods import registry
 from ashore.networks.architecture import named_weights
 
@@ -166,6 +166,7 @@ class _Session(NamedTuple):
         train = self.run.train
         env_steps = train.chunk * train.worlds * self.task.description.action_repeat * self.run.seeds
         last_kept = clock = time.perf_counter()
+        critic = critic_watch.CriticWatch(budget(self.task, train), train.decisions)
         while done < train.decisions and not stop():
             state, metrics = self.compiled(state)
             done += train.chunk
@@ -174,6 +175,8 @@ class _Session(NamedTuple):
             row["env_steps_per_second"], clock = env_steps / (now - clock), now
             self.book.write(row)
             self.watcher.progress(row, self.run)
+            for sentence in critic.sentences(row):
+                self.watcher.note(sentence)
             if now - last_kept > checkpoint_seconds:
                 _keep(self.folder, state, done)
                 last_kept = time.perf_counter()
