@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,28 @@ def test_kill_at_random_moments_always_resumes(straight: Path, tmp_path: Path):
     train(folder)
     assert policy(folder) == policy(straight)
     assert numbers(folder) == numbers(straight)
+
+
+def test_what_critics_expect_is_written_beside_what_is_paid(straight: Path, tmp_path: Path):
+    with quickly():
+        out = tmp_path / "critic.json"
+        assert main(["bench", "critic", str(straight), "--environments", "2", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["shift"], row["seed_index"]) for row in rows] == [
+        ("train", 0),
+        ("train", 1),
+        ("deploy", 0),
+        ("deploy", 1),
+    ]
+    # A softplus that was hardly trained expects something; random driving pays something.
+    assert all(row["predicted"] > 0.0 and row["realised"] > 0.0 for row in rows)
+    assert all(row["decisions"] == 2 * (1000 - 230 + 1) for row in rows)
+
+
+def test_critics_that_know_no_latent_are_not_judged_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    training.begin(replace(RUN, method="nominal"), tmp_path / "run")
+    assert main(["bench", "critic", str(tmp_path / "run")]) == 2
+    assert "know no latent" in capsys.readouterr().err
 
 
 def test_a_run_can_be_evaluated_in_unseen_worlds(straight: Path):

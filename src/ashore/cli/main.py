@@ -51,6 +51,7 @@ VERBS: dict[str, Verb] = {
     "bench env": Verb("ashore.cli.bench_env", "measure steps per second by task, engine and batch size"),
     "bench act": Verb("ashore.cli.bench_act", "[BUNDLE]: measure how long a decision takes, part by part"),
     "bench parity": Verb("ashore.cli.bench_parity", "BUNDLE: does the runtime act as trained; predicted cost by eta"),
+    "bench critic": Verb("ashore.cli.bench_critic", "RUN: what its cost critics expect, and what is then paid"),
     "bench change": Verb("ashore.cli.bench_change", "BUNDLE: change the dynamics mid-way; delay, false alarms, cost"),
 }
 

@@ -128,7 +128,7 @@ PRESETS: dict[str, dict[str, Preset]] = {
     "Platoon": {
         "smoke": Preset("does it run: seconds on a CPU", _SMOKE),
         "laptop": Preset("small networks on two CPU cores, minutes", _PLATOON_LAPTOP, _PLATOON_KNOWN_CAR),
-        # A thousand decisions in a row and back again are a chain: what a GPU makes of it is not measured.
+        # On a GPU the standard size is trained in minutes too (results/platoon_standard).
         "gpu": Preset("as on a laptop: minutes on two CPU cores", _PLATOON_LAPTOP, _PLATOON_KNOWN_CAR),
         "paper": Preset("the paper's sizes on one GPU", _PLATOON_PAPER),
     },
