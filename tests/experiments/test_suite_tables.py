@@ -3,15 +3,17 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ashore.cli.main import main
-from ashore.experiments import decision_work, paper_numbers, suite_cells, suite_evaluation, suite_results
+from ashore.experiments import decision_work, paper_numbers, suite_cells, suite_evaluation, suite_results, suites
 from ashore.experiments.decision_work import WorkConfig
 from ashore.experiments.statistics import estimate
 from ashore.experiments.suite_evaluation import Evaluation
+from ashore.experiments.suites import Shown
 from ashore.networks.architecture import Sizes
 from experiments import toy_suite
 
@@ -200,6 +202,17 @@ def test_ways_to_deploy_one_run_are_compared_seed_by_seed(tmp_path):
     finish(tmp_path, "without_risk_adaptation", COST + 1.0, weights="v")
     row = compared(tmp_path, "risk_adaptive", "without_risk_adaptation")["Train", "cost"]
     assert [float(row[key]) for key in ("mean", "low", "high")] == [-1.0, -3.0, 1.0]
+
+
+def test_worlds_that_go_by_two_names_are_compared_once(tmp_path, monkeypatch):
+    again = Shown("Cart", "Train ranges", ("train",))
+    monkeypatch.setitem(suites.SUITES, "toy", replace(suites.SUITES["toy"], shown=(*suites.SUITES["toy"].shown, again)))
+    finish(tmp_path, "nominal", COST)
+    finish(tmp_path, "full_push", COST)
+    assert {worlds for worlds, _ in compared(tmp_path, "nominal", "full_push")} == {"Train", "Both"}
+    # Where their own ranges differ, those that everybody met are all there is.
+    finish(tmp_path, "nominal", COST, own="nominal")
+    assert {worlds for worlds, _ in compared(tmp_path, "nominal", "full_push")} == {"Both", "Train ranges"}
 
 
 def test_what_is_left_out_of_a_comparison_stands_on_its_page(tmp_path, capsys):

@@ -68,7 +68,8 @@ def run(options: Options) -> int:
         }
         able = _ways(found)
         if not set(options.cautions) <= set(able):
-            raise ValueError(f"This bundle is able to be careful by {', '.join(able)} and no other way.")
+            ways = "in no way" if able == [NO_CAUTION] else f"by {', '.join(able)} and in no other way"
+            raise ValueError(f"This bundle is able to be careful {ways}.")
         for caution in options.cautions or able:
             with console.status(f"careful by {caution}"):
                 etas = (0.0,) if caution == NO_CAUTION else options.etas
