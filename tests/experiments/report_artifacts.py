@@ -243,6 +243,11 @@ def whole_run(folder: Path) -> Path:
     return folder
 
 
+def _eta(method: str) -> np.ndarray:
+    """Risk level by decision: ours relaxes from 0.9 to 0.2 in 1000 decisions, everybody else has none."""
+    return np.linspace(0.9, 0.2, 1000) if method == "risk_adaptive" else np.zeros(1000)
+
+
 def cell(pool: Path, method: str, seed: int, trained: bool = True, task: str = "PointGoal2") -> Path:
     """A cell of a suite, as `ashore suite run` leaves it."""
     folder, generator = pool / "gpu" / task / method, np.random.default_rng(seed)
@@ -259,7 +264,7 @@ def cell(pool: Path, method: str, seed: int, trained: bool = True, task: str = "
         metrics={"goals_reached": generator.normal(5.0, 1.0, shape)},
         window_reward=np.zeros((*shape[:3], 8)),
         window_cost=np.zeros((*shape[:3], 8)),
-        eta=np.zeros((*shape[:2], 100)),
+        eta=_eta(method) * np.ones((*shape[:2], 1)),
         triggered=np.zeros(shape[:3]),
         diverged=np.zeros(shape[:3], int),
     )

@@ -281,6 +281,18 @@ def test_a_suite_has_a_point_for_every_method_and_shift(suite):
     assert "Platoon" in page.said and "replaced" not in page.said
 
 
+def test_a_suite_shows_how_caution_relaxed_where_there_was_any(suite):
+    (chart,) = [chart for chart in _charts(suite, "evaluation") if "risk level" in chart.title]
+    assert chart.title == "risk_adaptive, risk level eta" and "transitions" in chart.x_label
+    assert [curve.name for curve in chart.curves] == list(artifacts.SHIFTS)
+    # In each shift from 0.9 at the first decision to 0.2 at the last one.
+    (ours,) = [run for run in report_sources.look(suite).runs if run.name == "risk_adaptive"]
+    for shift in ours.evaluations["evaluation"]["shifts"].values():
+        eta = shift["eta"]
+        assert (eta["decisions"][0], eta["decisions"][-1]) == (1, 1000)
+        assert eta["mean"] == pytest.approx([0.9 - 0.7 * (at - 1) / 999 for at in eta["decisions"]])
+
+
 def test_a_method_has_the_same_colour_everywhere_in_a_suite(suite):
     (returns,) = [chart for chart in _charts(suite, "training") if chart.title == "Return"]
     (points,) = [chart.points for chart in _charts(suite, "evaluation") if chart.title == "High"]

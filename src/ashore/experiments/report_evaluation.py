@@ -77,6 +77,7 @@ def _group(runs: list[Run], stem: str) -> list[Block]:
     return [
         Sentences([sentence for sentence in protocols if sentence]),
         *_drawn(measured),
+        *_caution(measured),
         *_table(measured),
         *([Folded("What the latent knows after N transitions", folded)] if folded else []),
     ]
@@ -120,6 +121,28 @@ def _drawn(measured: Sequence[Measured]) -> list[Block]:
     for shift, mine in of_shift.items():
         lines = [_line(one, one.method, one.number) for one in mine]
         drawn.append((_episodes(f"{spelt(shift).capitalize()}, by episode", lines, measured), []))
+    return charts(drawn)
+
+
+def _caution(measured: Sequence[Measured]) -> list[Block]:
+    """How careful each method was while it collected transitions, a panel for each that was, a line for each shift."""
+    shifts = list(dict.fromkeys(one.shift for one in measured))
+    drawn: list[Drawn] = []
+    for method in dict.fromkeys(one.method for one in measured):
+        lines = [
+            Series(
+                spelt(one.shift),
+                [float(number) for number in eta["decisions"]],
+                reals(eta["mean"]),
+                shifts.index(one.shift),
+                key=shifts.index(one.shift),
+            )
+            for one in measured
+            if one.method == method and (eta := one.result.get("eta", {})).get("decisions")
+        ]
+        title = "Risk level, eta" if len({one.method for one in measured}) == 1 else f"{method}, risk level eta"
+        x = Axis("transitions collected in this world", "log")
+        drawn.append((draw(title, x, Axis("mean over worlds", zero=True, reach=(1.0,)), lines), lines))
     return charts(drawn)
 
 

@@ -32,6 +32,8 @@ _CLOSED = {CHECKPOINTS, POLICY, "tensorboard", "stages", "__pycache__", "node_mo
 _EVALUATIONS = "evaluation*.json"
 _VIDEOS = "*.mp4"
 _CHANGE = "change.json"
+_MOMENTS = 300
+"""Decisions at which a page shows how careful a suite's method was."""
 COMPARISON = "comparison.json"
 """Ways to act in the same worlds, side by side; only in the folder that is asked for."""
 
@@ -217,6 +219,13 @@ def _of_cell(place: Path) -> Content:
     def of(shift: str, values: np.ndarray) -> np.ndarray:
         return found.of([shift], values)
 
+    def caution(shift: str) -> Content:
+        """Risk level by decision, mean over seeds and worlds; nothing where nobody was careful."""
+        eta = found.eta[:, found.shifts.index(shift)].mean(axis=0)
+        # A few hundred, as dense at the start as it changes there.
+        chosen = np.unique(np.geomspace(1, len(eta), _MOMENTS).round().astype(int)) if eta.any() else []
+        return {"eta": {"decisions": [int(at) for at in chosen], "mean": [float(eta[at - 1]) for at in chosen]}}
+
     def shifted(shift: str) -> Content:
         # [seed, environment, episode]
         cost = of(shift, found.episode_cost)
@@ -229,6 +238,7 @@ def _of_cell(place: Path) -> Content:
                 name: estimate(of(shift, values).mean(axis=2))._asdict() for name, values in found.metrics.items()
             },
             "diverged": int(of(shift, found.diverged).sum()),
+            **caution(shift),
         }
 
     protocol = {key: facts[key] for key in ("environments", "episodes") if key in facts}
