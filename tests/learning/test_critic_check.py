@@ -38,3 +38,9 @@ def test_what_is_watched_is_an_episode_of_every_world():
     )(params)
     assert seen.predicted.shape == seen.cost.shape == (6, 4)
     assert np.all(np.asarray(seen.predicted) > 0.0)
+
+
+def test_a_critic_that_looks_one_decision_ahead_is_judged_by_that_one():
+    cost = np.array([[0.0], [1.0], [0.0], [1.0]])
+    checked = judge(Predictions(2.0 * cost, cost), 0.0)
+    assert (checked.predicted, checked.realised, checked.decisions) == (1.0, 0.5, 4)

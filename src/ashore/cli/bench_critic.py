@@ -1,6 +1,7 @@
 """`ashore bench critic RUN`: is the cost critic right? What it expects against what is then paid."""
 
 import json
+import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,9 @@ def run(options: Options) -> int:
         worlds = randomisation.sample(chosen, task.parameters_type, physics_key, options.environments)
         for index, (params, normalisers) in enumerate(policies):
             judged = critic_check.judge(watch(params, normalisers, worlds, scene_key), discount)
-            rows.append({"shift": name, "seed_index": index, **judged._asdict()})
+            # JSON knows no NaN: nothing is correlated with what never changes.
+            known = {key: value if math.isfinite(value) else None for key, value in judged._asdict().items()}
+            rows.append({"shift": name, "seed_index": index, **known})
     machine = this_machine().as_dict()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine, "environments": options.environments, "seed": options.seed, "rows": rows}
@@ -72,7 +75,7 @@ def run(options: Options) -> int:
         "shift", "seed", "expected", "paid", "correlation", title="discounted cost, by the critic and realised"
     )
     for row in rows:
-        numbers = (f"{row[key]:.3f}" for key in ("predicted", "realised", "correlation"))
+        numbers = ("-" if row[key] is None else f"{row[key]:.3f}" for key in ("predicted", "realised", "correlation"))
         table.add_row(row["shift"], str(row["seed_index"]), *numbers)
     Console().print(table)
     print(f"numbers: {options.out}")

@@ -93,7 +93,8 @@ def judge(predictions: Predictions, discount: float) -> CriticCheck:
     """
     predicted, cost = (np.asarray(part, np.float64) for part in predictions)
     length = len(cost)
-    horizon = min(math.ceil(math.log(REMAINDER) / math.log(discount)), length)
+    faded = math.ceil(math.log(REMAINDER) / math.log(discount)) if discount > 0.0 else 1
+    horizon = min(faded, length)
     judged = length - horizon + 1
     powers = discount ** np.arange(horizon)
     realised = np.stack([powers @ cost[decision : decision + horizon] for decision in range(judged)])
