@@ -54,7 +54,7 @@ _LAPTOP = TrainConfig(
 )
 # Twenty decisions a second: noise has to last for anything but jerk to come of it, and a reward far below that of any
 # sensible driver teaches nothing. The multiplier starts near where it ends (results/trials, h). The actor learns
-# through the physics, at all levels of caution: Algorithm 1 moves nothing here (docs/decisions, 12).
+# through the physics, at all levels of caution: Algorithm 1 does harm here (results/platoon_frontier).
 _PLATOON_LAPTOP = replace(
     _LAPTOP,
     worlds=256,
