@@ -1,6 +1,7 @@
 """The losses by hand, their minimisers in closed form, and a quantile network trained on a known distribution."""
 
 import functools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -100,6 +101,16 @@ def test_encoder_loss_by_hand():
     # 0.1 * 2 + 0.1 * 3 + 0.1 = 0.6, and 7 for the dynamics.
     assert losses.encoder_loss(ENCODER_OBJECTIVES["critic+dynamics"], *terms) == pytest.approx(7.6)
     assert losses.potential(ENCODER_OBJECTIVES["critic+dynamics"], *terms[:3]) == pytest.approx(0.6)
+
+
+def test_information_above_the_limit_has_another_price():
+    limited = replace(ENCODER_OBJECTIVES["critic"], kl_limit=60.0)
+    # 100 nats at 1e-3, and the 40 above the limit at 0.1 more; up to the limit nothing changes.
+    assert losses.information_price(limited, jnp.float32(100.0)) == pytest.approx(0.1 + 4.0)
+    assert losses.information_price(limited, jnp.float32(60.0)) == pytest.approx(0.06)
+    slope = jax.grad(lambda kl: losses.information_price(limited, kl))
+    assert slope(jnp.float32(59.0)) == pytest.approx(1e-3)
+    assert slope(jnp.float32(61.0)) == pytest.approx(0.101)
 
 
 LOW, HIGH, RARE = 1.0, 5.0, 0.3

@@ -120,6 +120,17 @@ def test_steps_reach_what_is_drawn():
     assert train.replay_config(TASK, CONFIG).steps == 1
 
 
+def test_the_price_of_information_reaches_the_encoder():
+    usual, other = (
+        train.learner_config(TASK, config, RECIPE).encoder_objective
+        for config in (CONFIG, replace(CONFIG, beta_kl=0.5, kl_limit=3.0))
+    )
+    assert (usual.beta_kl, usual.kl_limit) == (1e-3, None)
+    assert (other.beta_kl, other.kl_limit) == (0.5, 3.0)
+    with pytest.raises(ValueError, match="kl_limit"):
+        replace(CONFIG, kl_limit=-1.0)
+
+
 def test_the_multiplier_rises_while_the_policy_costs_too_much():
     costly = replace(CONFIG, learning_starts=2, collect=CollectConfig(random_decisions=2, cost_memory=1))
     state = start(jax.random.key(0))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ashore.learning import objectives, updates
+from ashore.learning import losses, objectives, updates
 from ashore.learning.lagrangian import PIDConfig
 from ashore.learning.objectives import Manners, Query, Work
 from ashore.learning.updates import LearnerConfig, LearnerState, Metrics
@@ -135,7 +135,7 @@ def critic_and_encoder_step(
     config: LearnerConfig, state: LearnerState, work: Work, targets: Array
 ) -> tuple[LearnerState, Metrics]:
     """theta and phi together: the loss of the critics reaches the encoder through z."""
-    objective, beta = config.objective, config.encoder_objective.beta_kl
+    objective = config.objective
 
     def loss(trained: Params) -> tuple[Array, tuple[Array, Array, Array]]:
         posterior: NaturalPosterior = objectives.posteriors(objective, trained["encoder"], work)
@@ -143,7 +143,8 @@ def critic_and_encoder_step(
         (values,) = objectives.ask(objective, trained["critics"], query)
         per_critic = objectives.critic_losses(objective, values, work, targets)
         kl = jnp.mean(jax.vmap(encoder.kl_to_prior)(posterior))
-        return jnp.sum(per_critic) + beta * kl, (per_critic, jnp.mean(values, axis=(1, 2, 3)), kl)
+        price = losses.information_price(config.encoder_objective, kl)
+        return jnp.sum(per_critic) + price, (per_critic, jnp.mean(values, axis=(1, 2, 3)), kl)
 
     trained = {name: state.params[name] for name in ("critics", "encoder")}
     gradients, (per_critic, means, kl) = jax.grad(loss, has_aux=True)(trained)

@@ -101,6 +101,8 @@ class TrainConfig:
     """`critic` is the paper's; `critic+dynamics` also asks the latent to predict what the world does."""
     beta_kl: float | None = None
     """Weight of the KL to the prior, if not the objective's own."""
+    kl_limit: float | None = None
+    """Nats that a latent may carry at next to no price; beyond, it pays a hundred times `beta_kl`. None: no limit."""
     risk: RiskConfig = RiskConfig()
     through_physics: ThroughPhysics = ThroughPhysics()
     """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
@@ -117,7 +119,7 @@ class TrainConfig:
         counts = ("worlds", "decisions", "updates_per_decision", "chunk", "steps", "batch_tasks", "batch_transitions")
         sensible.at_least(self, 1, *counts)
         sensible.at_least(self, 2, "capacity")
-        sensible.at_least(self, 0, "learning_starts", "averaging", "smoothness", "beta_kl")
+        sensible.at_least(self, 0, "learning_starts", "averaging", "smoothness", "beta_kl", "kl_limit")
         rates = ("learning_rate", "actor_learning_rate", "encoder_learning_rate")
         sensible.positive(self, *rates, "reward_scale", "aim")
         sensible.share(self, "rate_left", "target_rate")
@@ -183,6 +185,7 @@ def learner_config(task: Task, config: TrainConfig, recipe: Recipe) -> LearnerCo
     chosen = names.lookup("encoder objective", config.encoder_objective, updates.ENCODER_OBJECTIVES)
     if config.beta_kl is not None:
         chosen = replace(chosen, beta_kl=config.beta_kl)
+    chosen = replace(chosen, kl_limit=config.kl_limit)
     return LearnerConfig(
         objective,
         encoder_objective=chosen,
