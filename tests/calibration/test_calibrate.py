@@ -234,6 +234,20 @@ def test_caution_that_follows_the_world_is_relaxed_where_the_belief_is_cheap():
     assert found.scheduled.episode_return > -0.85 * LENGTH
 
 
+def test_wider_ranges_are_calibrated_for_where_they_are_asked_for(calibration):
+    wide = dataclasses.replace(CONFIG, rule="world", environments=200, beyond=3.0)
+    found = calibrate(SUBJECT, wide, Ledger())
+    # theta in [-3, 3] instead of [-1, 1]: a reference of 64 sights lies at 64 / 68 of it, give or take 0.24.
+    reference = found.measured.contexts.reference[:, 0]
+    assert reference.std() == pytest.approx(math.hypot(64 / 68 * 3 / math.sqrt(3), 0.24), rel=0.15)
+    assert found.world is not None
+    assert found.world.table.low[0] < -2.5 and found.world.table.high[0] > 2.5
+    # Unseen worlds are drawn like them: most of the spread of their costs is theta's, three times as wide.
+    assert found.neutral.cost.std() > 2.0 * calibration.neutral.cost.std()
+    said = record._ranges(wide.beyond), record._ranges(CONFIG.beyond)
+    assert said == ("ranges 3 times as wide as those of training", "the training ranges")
+
+
 def test_the_same_belief_costs_the_same_bit_for_bit():
     task, agent, weights = SUBJECT[:3]
     keys = jax.random.split(jax.random.key(0), (1, 3, 2))
@@ -293,6 +307,7 @@ def test_the_plan_is_what_is_done():
         ({"environments": 8}, "needs at least 9 environments, not 8"),
         ({"rule": "world", "environments": 17}, "'world' needs at least 18 environments at a level of 0.9, not 17"),
         ({"episodes": 0}, "at least one"),
+        ({"beyond": 0.5}, "at least as wide as those of training, not 0.5"),
         ({"level": 1.0}, "between 0 and 1"),
     ],
 )

@@ -66,3 +66,19 @@ def test_shifts_that_leave_training_are_named():
     deploy = randomisation.with_ranges(TRAIN, {"mass": (0.4, 1.0), "thrust": (0.0, 1.0)})
     assert randomisation.leaves_training(TRAIN, deploy) == ["mass [0.4, 1] leaves Train [0.5, 2]"]
     assert randomisation.leaves_training(TRAIN, TRAIN) == []
+
+
+def test_wider_ranges_have_the_same_middles_and_no_scale_falls_to_nothing():
+    rows = (
+        Randomised("brake", "N", 1.0, 0.5, 1.0, "scale"),
+        Randomised("mass", "kg", 1.0, 0.2, 1.0, "scale"),
+        Randomised("wind", "N", 0.0, -1.0, 3.0, "add"),
+        Randomised("fixed", "kg", 1.0, 1.0, 1.0, "scale"),
+    )
+    found = {row.name: (row.low, row.high) for row in randomisation.widened(rows, 2.0)}
+    # 0.75 give or take 0.5; 0.6 give or take 0.8 would be negative, and half of 0.2 is not; 1 give or take 4.
+    assert found["brake"] == pytest.approx((0.25, 1.25))
+    assert found["mass"] == pytest.approx((0.1, 1.4))
+    assert found["wind"] == pytest.approx((-3.0, 5.0))
+    assert found["fixed"] == (1.0, 1.0)
+    assert randomisation.widened(rows, 1.0) == rows

@@ -1,6 +1,6 @@
 """The stages of a calibration in their order; no maths lives here.
 
-contexts   deploy at the highest risk level in worlds drawn from the training ranges; keep the beliefs after N
+contexts   deploy at the highest risk level in worlds from the training ranges, or wider ones; keep the beliefs after N
 costs      roll the beliefs out at all risk levels, in the same scenes; tables and a first schedule follow
 contexts   deploy again, now by the schedule that came out: contexts depend on who collects them
 costs      roll out again, with more episodes; the tables and the schedule that are kept
@@ -58,7 +58,7 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     """
     task = subject.task
     keys = jax.random.split(jax.random.key(config.seed), 6)
-    ranges = task.description.shifts["train"]
+    ranges = randomisation.widened(task.description.shifts["train"], config.beyond)
     draw = [randomisation.sample(ranges, task.parameters_type, key, config.environments) for key in keys[:2]]
     worlds, unseen = draw
     ledger.plan(_planned_decisions(task, config))

@@ -28,7 +28,10 @@ class CalibrationConfig:
     level: float = 0.9
     """Level of every quantile; 0.5 is the paper's median, which promises nothing of three events together."""
     environments: int = 128
-    """Worlds drawn from the training ranges, and as many unseen ones for the coverage."""
+    """Simulated worlds, and as many unseen ones for the coverage."""
+    beyond: float = 1.0
+    """They are drawn from ranges this many times as wide as those of training: above 1, worlds that the policy was
+    never trained in are calibrated for as well, and all tables are those of a wider choice of worlds."""
     episodes: int = 16
     """Episodes per world behind each cost."""
     first_episodes: int = 2
@@ -61,6 +64,8 @@ class CalibrationConfig:
         if not self.etas or self.etas[0] != 0.0 or self.etas[-1] >= 1.0 or not rising:
             raise ValueError("Risk levels must start at 0, rise and stay below 1.")
         names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest")))
+        if not self.beyond >= 1.0:
+            raise ValueError(f"Calibrated ranges must be at least as wide as those of training, not {self.beyond:g}.")
         if self.rule not in RULES:
             raise ValueError(f"The rule must be one of {', '.join(RULES)}, not '{self.rule}'.")
         if min(self.environments, self.episodes, self.first_episodes, self.largest_count, self.worlds_at_once) < 1:

@@ -142,8 +142,8 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
     covered, level = calibration.scheduled.coverage, config.level
     joint = conformal.joint_coverage(level, _EVENTS[config.rule])
     sentences = [
-        f"Every table: the world that is met is drawn like the {config.environments} simulated ones, from the training "
-        "ranges. Outside them no number here is a promise.",
+        f"Every table: the world that is met is drawn like the {config.environments} simulated ones, from "
+        f"{_ranges(config.beyond)}. Outside them no number here is a promise.",
         f"Every quantile holds for the next world with probability {level:g} by itself (conformal, exchangeable "
         f"worlds). The rule '{config.rule}' needs {_EVENTS[config.rule]} of them at once: together {joint:g} by "
         "the union bound" + (", which is no promise at all." if joint == 0.0 else "."),
@@ -187,6 +187,10 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
         )
     warning = unsettled(calibration)
     return sentences if warning is None else [warning, *sentences]
+
+
+def _ranges(beyond: float) -> str:
+    return "the training ranges" if beyond == 1.0 else f"ranges {beyond:g} times as wide as those of training"
 
 
 def unsettled(calibration: Calibration) -> str | None:

@@ -40,6 +40,18 @@ def with_ranges(rows: Sequence[Randomised], ranges: Mapping[str, tuple[float, fl
     return tuple(replace(row, low=ranges[row.name][0], high=ranges[row.name][1]) for row in rows)
 
 
+def widened(rows: Sequence[Randomised], times: float) -> tuple[Randomised, ...]:
+    """The same parameters from ranges that many times as wide about their middles; a scale stays positive."""
+
+    def wider(row: Randomised) -> Randomised:
+        middle, reach = 0.5 * (row.low + row.high), 0.5 * times * (row.high - row.low)
+        # A mass of nothing is no world: no scale falls further than `times` below the smallest that was trained.
+        floor = row.low / times if row.operation == "scale" and row.low > 0.0 else -math.inf
+        return replace(row, low=max(middle - reach, floor), high=middle + reach)
+
+    return tuple(wider(row) for row in rows)
+
+
 def at_nominal(rows: Sequence[Randomised]) -> tuple[Randomised, ...]:
     """The same parameters, each fixed at its nominal value."""
     return tuple(replace(row, low=row.nominal, high=row.nominal) for row in rows)
