@@ -308,6 +308,7 @@ def test_the_plan_is_what_is_done():
         ({"rule": "world", "environments": 17}, "'world' needs at least 18 environments at a level of 0.9, not 17"),
         ({"episodes": 0}, "at least one"),
         ({"beyond": 0.5}, "at least as wide as those of training, not 0.5"),
+        ({"beyond": math.inf}, "at least as wide as those of training, not inf"),
         ({"level": 1.0}, "between 0 and 1"),
     ],
 )

@@ -74,6 +74,7 @@ def test_wider_ranges_have_the_same_middles_and_no_scale_falls_to_nothing():
         Randomised("mass", "kg", 1.0, 0.2, 1.0, "scale"),
         Randomised("wind", "N", 0.0, -1.0, 3.0, "add"),
         Randomised("fixed", "kg", 1.0, 1.0, 1.0, "scale"),
+        Randomised("lag", "s", 1.0, 0.0, 1.0, "scale"),
     )
     found = {row.name: (row.low, row.high) for row in randomisation.widened(rows, 2.0)}
     # 0.75 give or take 0.5; 0.6 give or take 0.8 would be negative, and half of 0.2 is not; 1 give or take 4.
@@ -81,4 +82,5 @@ def test_wider_ranges_have_the_same_middles_and_no_scale_falls_to_nothing():
     assert found["mass"] == pytest.approx((0.1, 1.4))
     assert found["wind"] == pytest.approx((-3.0, 5.0))
     assert found["fixed"] == (1.0, 1.0)
+    assert found["lag"] == (0.0, 1.5)
     assert randomisation.widened(rows, 1.0) == rows

@@ -108,6 +108,10 @@ def test_information_above_the_limit_has_another_price():
     # 100 nats at 1e-3, and the 40 above the limit at 0.1 more; up to the limit nothing changes.
     assert losses.information_price(limited, jnp.float32(100.0)) == pytest.approx(0.1 + 4.0)
     assert losses.information_price(limited, jnp.float32(60.0)) == pytest.approx(0.06)
+    # It is part of the potential and of the encoder's loss: 2 + 3 and 4.1.
+    terms = [jnp.float32(x) for x in (2.0, 3.0, 100.0, 7.0)]
+    assert losses.potential(limited, *terms[:3]) == pytest.approx(9.1)
+    assert losses.encoder_loss(limited, *terms) == pytest.approx(9.1)
     slope = jax.grad(lambda kl: losses.information_price(limited, kl))
     assert slope(jnp.float32(59.0)) == pytest.approx(1e-3)
     assert slope(jnp.float32(61.0)) == pytest.approx(0.101)

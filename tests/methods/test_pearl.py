@@ -12,7 +12,7 @@ from tests.learning.small_learner import CONFIG, LAMBDA, NETS, jit, largest, mov
 from tests.toy_world import Cart
 
 from ashore.environments.rollout import Worlds
-from ashore.learning import lagrangian, objectives, soft_updates
+from ashore.learning import lagrangian, losses, objectives, soft_updates
 from ashore.learning.collect import CollectConfig, Collector
 from ashore.learning.soft_updates import SacConfig
 from ashore.learning.train import TrainConfig
@@ -80,6 +80,21 @@ def test_encoder_learns_from_the_critics_in_the_same_backward_pass():
     assert largest(to_encoder) > 1e-6 and largest(to_critics) > 1e-6
     length = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(to_encoder)))
     assert norm == pytest.approx(length, rel=1e-4)
+
+
+def test_with_no_nats_free_all_of_them_cost_the_excess_as_well():
+    state, (_, work, targets) = start(), steps()
+    usual = CONFIG.encoder_objective
+
+    @jit
+    def norms():
+        priced = (replace(usual, kl_limit=0.0), replace(usual, beta_kl=usual.beta_kl + losses.EXCESS), usual)
+        configs = [replace(CONFIG, encoder_objective=objective) for objective in priced]
+        steps = [soft_updates.critic_and_encoder_step(config, state, work, targets) for config in configs]
+        return [metrics["gradient_norm_encoder"] for _, metrics in steps]
+
+    limited, dearer, free = norms()
+    assert limited == pytest.approx(float(dearer), rel=1e-5) and abs(limited - free) > 1e-3 * free
 
 
 def test_no_gradient_of_the_actor_reaches_the_encoder():

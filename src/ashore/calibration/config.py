@@ -1,5 +1,6 @@
 """What is calibrated, how much is measured for it, and how sure the tables have to be."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ class CalibrationConfig:
     """Simulated worlds, and as many unseen ones for the coverage."""
     beyond: float = 1.0
     """They are drawn from ranges this many times as wide as those of training: above 1, worlds that the policy was
-    never trained in are calibrated for as well, and all tables are those of a wider choice of worlds."""
+    never trained in are calibrated for as well, and all tables are those of a wider choice of worlds. A scale falls at
+    most that far below its smallest; whether sums still make sense there is for whoever asks to know."""
     episodes: int = 16
     """Episodes per world behind each cost."""
     first_episodes: int = 2
@@ -64,7 +66,7 @@ class CalibrationConfig:
         if not self.etas or self.etas[0] != 0.0 or self.etas[-1] >= 1.0 or not rising:
             raise ValueError("Risk levels must start at 0, rise and stay below 1.")
         names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest")))
-        if not self.beyond >= 1.0:
+        if not 1.0 <= self.beyond < math.inf:
             raise ValueError(f"Calibrated ranges must be at least as wide as those of training, not {self.beyond:g}.")
         if self.rule not in RULES:
             raise ValueError(f"The rule must be one of {', '.join(RULES)}, not '{self.rule}'.")

@@ -247,8 +247,9 @@ def page(run: str, task: Task, policy: CarefulPolicy, calibration: Calibration) 
     lines = [
         f"# Calibration of {run}",
         "",
-        f"Task {task.description.name}, level {config.level:g}, rule `{config.rule}` ({_RULES[config.rule]}), caution "
-        f"`{policy.caution}`. Costs are in the discounted unit; times {factor:g} they are per episode.",
+        f"Task {task.description.name}, worlds from {_ranges(config.beyond)}, level {config.level:g}, rule "
+        f"`{config.rule}` ({_RULES[config.rule]}), caution `{policy.caution}`. Costs are in the discounted "
+        f"unit; times {factor:g} they are per episode.",
         "",
         "| N | eta(N) | epsilon | L_c | direct | needed | largest Delta_c |",
         "|---|---|---|---|---|---|---|",

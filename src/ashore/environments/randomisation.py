@@ -41,12 +41,17 @@ def with_ranges(rows: Sequence[Randomised], ranges: Mapping[str, tuple[float, fl
 
 
 def widened(rows: Sequence[Randomised], times: float) -> tuple[Randomised, ...]:
-    """The same parameters from ranges that many times as wide about their middles; a scale stays positive."""
+    """The same parameters from ranges that many times as wide, about their middles.
+
+    A mass of nothing is no world: no scale falls further than `times` below the smallest of its range. What is added to
+    a default has no such floor; how far it may go is for those to say who know the default.
+    """
+    if times == 1.0:
+        return tuple(rows)
 
     def wider(row: Randomised) -> Randomised:
         middle, reach = 0.5 * (row.low + row.high), 0.5 * times * (row.high - row.low)
-        # A mass of nothing is no world: no scale falls further than `times` below the smallest that was trained.
-        floor = row.low / times if row.operation == "scale" and row.low > 0.0 else -math.inf
+        floor = row.low / times if row.operation == "scale" and row.low >= 0.0 else -math.inf
         return replace(row, low=max(middle - reach, floor), high=middle + reach)
 
     return tuple(wider(row) for row in rows)

@@ -2,7 +2,7 @@
 
 With one posterior sample z per task:
 
-    1. critics and encoder   eqs 7 and 8 plus beta_KL L_KL in one backward pass: z carries the critics' gradient to phi
+    1. critics and encoder   eqs 7 and 8 plus the KL's price in one backward pass: z carries their gradient to phi
     2. actor                 E[alpha ln pi(a|s, z) - Z_r + lambda Z_c] / (1 + lambda), z held fixed
     3. temperature           alpha follows the entropy towards its target
     4. targets               follow the critics by Polyak averaging

@@ -102,7 +102,7 @@ class TrainConfig:
     beta_kl: float | None = None
     """Weight of the KL to the prior, if not the objective's own."""
     kl_limit: float | None = None
-    """Nats that a latent may carry at next to no price; beyond, it pays a hundred times `beta_kl`. None: no limit."""
+    """Nats that a latent may carry for `beta_kl` each; those beyond cost 0.1 more. None: no limit."""
     risk: RiskConfig = RiskConfig()
     through_physics: ThroughPhysics = ThroughPhysics()
     """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
@@ -185,7 +185,8 @@ def learner_config(task: Task, config: TrainConfig, recipe: Recipe) -> LearnerCo
     chosen = names.lookup("encoder objective", config.encoder_objective, updates.ENCODER_OBJECTIVES)
     if config.beta_kl is not None:
         chosen = replace(chosen, beta_kl=config.beta_kl)
-    chosen = replace(chosen, kl_limit=config.kl_limit)
+    if config.kl_limit is not None:
+        chosen = replace(chosen, kl_limit=config.kl_limit)
     return LearnerConfig(
         objective,
         encoder_objective=chosen,
