@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ashore.calibration import change_threshold
-from ashore_runtime.schema import ChangeCalibration
+from ashore.calibration.change_threshold import USUAL
 
 CALM = np.ones((19, 100))
 
@@ -51,6 +51,33 @@ def test_lost_transitions_say_nothing():
     assert found.threshold == pytest.approx(50 * 4.7) and found.ood_level is None
 
 
+def test_a_higher_drift_where_quiet_worlds_gain_a_little_for_long():
+    # 19 runs, a chance of 0.1: the 18th smallest peak. Run i gains 2 nats in 10 i decisions: with drifts 0.3, 1, 2, 3
+    # the 18th peak (i = 17) is 289, 170, 0 and 0; waits 289 / 4.7 = 61.5, 170 / 4 = 42.5, and at the floor of one
+    # clip 5 / 3 = 1.7 and 5 / 2 = 2.5.
+    gains = np.full((19, 200), -1.0)
+    for i in range(19):
+        gains[i, : 10 * i] = 2.0
+    assert change_threshold.choose_drift(gains, 500.0) == 2.0
+    found = change_threshold.calibrate(gains, np.ones_like(gains), 500.0, 2.0)
+    assert (found.drift, found.threshold) == (2.0, found.clip)
+    assert change_threshold.calibrate(gains, np.ones_like(gains), 500.0).threshold == pytest.approx(289.0)
+
+
+def test_the_usual_drift_where_another_is_not_clearly_faster():
+    # Nothing grows: every threshold is one clip, and a higher drift only makes the wait 5 / (5 - drift) longer.
+    assert change_threshold.choose_drift(np.full((19, 100), -1.0), 1000.0) == USUAL.drift
+    # Three transitions of 4 nats give peaks of 11.1, 9, 6, and 3, below the floor of 5: waits 2.36, 2.25, 2 and 2.5.
+    gains = np.full((19, 100), -1.0)
+    gains[:, 10:13] = 4.0
+    assert change_threshold.choose_drift(gains, 1000.0) == USUAL.drift
+
+
+def test_a_choice_of_drift_needs_as_many_runs_as_the_threshold():
+    with pytest.raises(ValueError, match="need 2,400"):
+        change_threshold.choose_drift(CALM, 400.0)
+
+
 def test_the_strangest_simulated_world_is_the_level():
     surprise = np.ones((19, 100))
     surprise[7] = 3.0
@@ -62,7 +89,6 @@ def test_the_promise_holds_however_gains_hang_together():
     # Each run has a level of its own and gains that follow each other closely, as in a real world. Of 400 calibrations
     # from 19 runs each, the next run may be above the threshold in 10 %: 40, and 58 in one case of a thousand.
     generator = np.random.default_rng(1)
-    usual = ChangeCalibration(threshold=inf)
 
     def runs(count):
         level = generator.normal(-0.3, 0.3, (count, 1))
@@ -74,5 +100,5 @@ def test_the_promise_holds_however_gains_hang_together():
     above = 0
     for _ in range(400):
         found = change_threshold.calibrate(runs(19), CALM, 1000.0)
-        above += change_threshold.peak(usual, runs(1)[0]) > found.threshold
+        above += change_threshold.peak(USUAL, runs(1)[0]) > found.threshold
     assert 10 < above <= 58

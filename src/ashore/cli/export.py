@@ -30,7 +30,7 @@ class Options:
     without_change_detection: bool = False
     """Do not measure what simulated worlds without a change look like; a change is then not noticed."""
     change_decisions: int = 100_000
-    """Decisions in simulation from which the change detector is calibrated."""
+    """Decisions in simulation from which the change detector's threshold comes; as many others choose its drift."""
     false_alarms: float = 20.0
     """False alarms of the change detector per million decisions that one can live with; each costs some caution."""
     sign: Annotated[Path | None, tyro.conf.arg(metavar="KEYFILE")] = None
