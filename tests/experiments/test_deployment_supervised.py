@@ -14,10 +14,12 @@ import pytest
 
 from ashore.cli import deploy
 from ashore.cli.main import main
-from ashore.experiments.deployment_supervised import LOG, SupervisedWorld
+from ashore.experiments import deployment_supervised
+from ashore.experiments.deployment_supervised import LOG, Outcome, SupervisedWorld
 from ashore_runtime import Refused
 from ashore_runtime.schema import Task
 from experiments import supervised_toy_world
+from experiments.full_disk import room_for
 from experiments.supervised_toy_world import DECISIONS, Toy
 from runtime import small_bundle
 
@@ -38,6 +40,14 @@ deployment.moments = attacked
 sys.exit(main(sys.argv[1:]))
 """
 
+# The same command on a disk with room, whatever the supervisor's own has.
+WITH_ROOM = """
+import resource, sys
+from ashore.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+sys.exit(main(sys.argv[1:]))
+"""
+
 
 @pytest.fixture(scope="module")
 def slow_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -51,6 +61,21 @@ def deployed(slow_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     world = f"{supervised_toy_world.__name__}:Toy-v0"
     return lambda out, *words: main(["deploy", str(slow_folder), "--env", world, "--out", str(tmp_path / out), *words])
+
+
+@pytest.fixture
+def policy_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes the policy's process run this program with its words."""
+    usual = deploy._once_more
+
+    def runs(program: str) -> None:
+        def instead(options: deploy.Options) -> list[str]:
+            python, _, _, *words = usual(options)
+            return [python, "-c", program, *words]
+
+        monkeypatch.setattr(deploy, "_once_more", instead)
+
+    return runs
 
 
 def lines(path: Path) -> list[dict]:
@@ -74,15 +99,9 @@ def test_the_same_deployment_with_a_supervisor_in_between(deployed, tmp_path):
 
 @pytest.mark.parametrize(("attack", "became"), [("SIGKILL", "ended with -9"), ("SIGSTOP", "still runs")])
 def test_a_policy_that_falls_silent_is_followed_by_the_fallback(
-    deployed, tmp_path, monkeypatch, capsys, attack, became
+    deployed, policy_runs, tmp_path, capsys, attack, became
 ):
-    usual = deploy._once_more
-
-    def attacked(options: deploy.Options) -> list[str]:
-        python, _, _, *words = usual(options)
-        return [python, "-c", ATTACKED.format(signal=attack), *words]
-
-    monkeypatch.setattr(deploy, "_once_more", attacked)
+    policy_runs(ATTACKED.format(signal=attack))
     assert deployed("out", "--supervised") == 1
     first, second, third = lines(tmp_path / "out" / LOG)
     assert [line["source"] for line in (first, second, third)] == ["policy", "policy", "fallback"]
@@ -93,6 +112,41 @@ def test_a_policy_that_falls_silent_is_followed_by_the_fallback(
     assert third["late_ms"] == pytest.approx(max(third["after_last_action_ms"] - 2000.0, 0.0), abs=0.01)
     shown = capsys.readouterr().out
     assert f"the policy fell silent in episode 1 before decision 3 and {became}; the fallback was out" in shown
+
+
+def test_a_log_that_cannot_grow_costs_the_policy_nothing_and_the_operator_is_told(
+    deployed, policy_runs, tmp_path, capsys
+):
+    policy_runs(WITH_ROOM)
+    # A line has some 150 bytes: there is room for the first two or three of six.
+    with room_for(450):
+        assert deployed("out", "--supervised", "--episodes", "2") == 74
+    shown = capsys.readouterr()
+    log = tmp_path / "out" / LOG
+    assert shown.err.startswith(f"ashore: {log} can no longer be written (File too large)")
+    assert shown.err.count("\n") == 1, "it is said once, and at once"
+    assert f"supervisor: {2 * DECISIONS} action(s) forwarded, mode active" in shown.out
+    assert shown.out.splitlines()[-1] == f"incomplete: {LOG} could not be written to the end"
+    assert log.read_text().endswith("}\n") and 0 < len(lines(log)) < 2 * DECISIONS
+    decided = lines(tmp_path / "out" / "decisions.jsonl")
+    assert len(decided) == 2 * DECISIONS and not any(line["missed"] for line in decided)
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["held_or_fallback"] == 0
+
+
+SILENT = {"episode": 0, "decision": 2, "after_last_action_ms": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("policy", "silent", "lost", "code"),
+    [(0, None, (), 0), (0, None, (LOG,), 74), (2, None, (LOG,), 2), (-9, SILENT, (LOG,), 1), (-9, SILENT, (), 1)],
+)
+def test_a_lost_log_is_always_said_and_what_became_of_the_policy_comes_first(
+    deployed, monkeypatch, capsys, policy, silent, lost, code
+):
+    health = {"tallies": {"forwarded": 1, "late": 0}, "mode": "active"}
+    monkeypatch.setattr(deployment_supervised, "supervise", lambda *_: Outcome(health, policy, silent, lost))
+    assert deployed("out", "--supervised") == code
+    assert ("incomplete: supervisor.jsonl could not" in capsys.readouterr().out) == bool(lost)
 
 
 def test_a_policy_that_cannot_begin_moves_nothing(deployed, tmp_path, capsys):

@@ -52,6 +52,22 @@ def manifest(network: Network = NETWORK, discounted: float = 10.0, **changes) ->
     return dataclasses.replace(usual, **changes)
 
 
+def least() -> Manifest:
+    """One of everything: a bundle as short as one with every part can be, to be harmed at every byte."""
+    network = dataclasses.replace(
+        NETWORK,
+        latent=1,
+        hidden=(1,),
+        critic_width=1,
+        critic_blocks=1,
+        critic_heads=1,
+        feature_layers=1,
+        cosines=1,
+        fractions=1,
+    )
+    return manifest(network, observation=OBSERVATION[:1], action=ACTION[:1], dynamics_features=(0,))
+
+
 def weights(facts: Manifest, seed: int = 0) -> dict[str, np.ndarray]:
     """Random weights for every network of a manifest, scaled so that activations keep their size."""
     generator = np.random.default_rng(seed)

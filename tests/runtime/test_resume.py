@@ -13,7 +13,7 @@ import pytest
 from ashore_runtime import Limits, Mode, Refused, Runtime
 from ashore_runtime import journal as journals
 from runtime import small_bundle
-from volumes import SOAK, volume
+from volumes import volume
 
 # A deployment that says after each transition how many are in the posterior, until it is killed. It has no deadline, so
 # that a busy machine refines as far as an idle one and learns the same.
@@ -105,19 +105,31 @@ def test_loading_never_throws_away_what_an_earlier_run_has_learnt(bundle_folder:
         Runtime.load(bundle_folder, journal=tmp_path / ("x" * 300), freeze=False)
 
 
-def test_resume_at_every_truncation(bundle_folder: Path, tmp_path: Path):
+def test_a_journal_cut_at_any_byte_gives_back_what_was_whole(bundle_folder: Path, tmp_path: Path):
     journal = tmp_path / "run.jnl"
-    deployed(bundle_folder, journal, 4).close()
-    whole = journal.read_bytes()
-    counts = []
-    for length in range(8, len(whole), 1 if SOAK else 7):
-        journal.write_bytes(whole[:length])
-        if not list(journals.records(journal)):
-            with pytest.raises(Refused, match="does not begin"):
+    runtime = deployed(bundle_folder, journal, 0)
+    ends, snapshots = [journal.stat().st_size], [runtime.snapshot()]
+    generator = np.random.default_rng(0)
+    for _ in range(3):
+        observation = generator.uniform(-1, 1, 4)
+        runtime.act(observation)
+        runtime.observe(observation + 0.1, 0.0, 0.0)
+        # The transition is the last that is written, so that the file ends with it.
+        ends.append(journal.stat().st_size)
+        snapshots.append(runtime.snapshot())
+    runtime.close()
+    # The name of the format, length and checksum, one byte for the kind, and what the first record says.
+    begun = 8 + 8 + 1 + len(next(journals.records(journal)).body)
+    assert begun < ends[0]
+    for length in reversed(range(ends[-1] + 1)):
+        os.truncate(journal, length)
+        if length < begun:
+            with pytest.raises(Refused, match="does not begin" if length >= 8 else "is not a journal"):
                 journals.last_state(journal)
-        else:
-            counts.append(journals.last_state(journal)[1]["count"])
-    assert counts == sorted(counts) and counts[0] == 0 and counts[-1] == 4
+            continue
+        _, state = journals.last_state(journal)
+        runtime.restore(state)
+        assert runtime.snapshot() == snapshots[sum(end <= length for end in ends[1:])]
 
 
 def test_a_journal_belongs_to_its_bundle(bundle_folder: Path, tmp_path: Path):

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -157,11 +157,16 @@ def _deploy(options: Options, folder: Path, link: ActuatorLink | None) -> int:
     for name in ("log", "summary", "figure", "video"):
         if (path := getattr(written, name)) is not None:
             print(f"{name}: {path}")
-    if lost:
-        print(f"incomplete: {', '.join(lost)} could not be written to the end")
-    if 2 * found["held_or_fallback"] > found["decisions"]:
-        return 1
-    return _INCOMPLETE if lost else 0
+    incomplete = _incomplete(lost)
+    return 1 if 2 * found["held_or_fallback"] > found["decisions"] else incomplete
+
+
+def _incomplete(lost: Sequence[str]) -> int:
+    """Say which files end too early; returns the exit code that goes with it."""
+    if not lost:
+        return 0
+    print(f"incomplete: {', '.join(lost)} could not be written to the end")
+    return _INCOMPLETE
 
 
 def _warn(sentence: str) -> None:
@@ -181,17 +186,18 @@ def _supervise(options: Options, folder: Path) -> int:
     env.close()
     tallies = found.health["tallies"]
     print(f"supervisor: {tallies['forwarded']} action(s) forwarded, mode {found.health['mode']}; log: {log}")
-    if found.silent is None:
-        return 0 if found.policy is None else found.policy
-    became = "still runs" if found.policy is None else f"ended with {found.policy}"
-    print(
-        f"the policy fell silent in episode {found.silent['episode'] + 1} before decision "
-        f"{found.silent['decision'] + 1} and {became}; the fallback was out {found.silent['after_last_action_ms']:.1f} "
-        "ms after its last action and drove to the end of the episode"
-    )
-    if tallies["late"]:
-        print(f"{tallies['late']} fallback(s) were out later than promised: the machine let the supervisor wait")
-    return 1
+    if found.silent is not None:
+        became = "still runs" if found.policy is None else f"ended with {found.policy}"
+        print(
+            f"the policy fell silent in episode {found.silent['episode'] + 1} before decision "
+            f"{found.silent['decision'] + 1} and {became}; the fallback was out "
+            f"{found.silent['after_last_action_ms']:.1f} ms after its last action and drove to the end of the episode"
+        )
+        if tallies["late"]:
+            print(f"{tallies['late']} fallback(s) were out later than promised: the machine let the supervisor wait")
+    incomplete = _incomplete(found.lost)
+    # What the policy ended with says more; it may write to the same disk and have ended with the same.
+    return 1 if found.silent is not None else found.policy or incomplete
 
 
 def _once_more(options: Options) -> list[str]:

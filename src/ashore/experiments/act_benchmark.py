@@ -3,7 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from ashore import names
 from ashore.calibration import lone_decisions
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.calibration.refinement import RefinementConfig
-from ashore.experiments import jax_twin, onnx_export
+from ashore.experiments import decision_parts, jax_twin, onnx_export
+from ashore.experiments.decision_parts import Question, Work
 from ashore.experiments.machine import this_machine
 from ashore.learning import normalisation
 from ashore.networks.architecture import SIZES, Architecture, Sizes, init, named_weights
@@ -138,10 +139,6 @@ def random_bundle(sizes: Sizes, path: Path) -> Path:
     return bundle.write(path, manifest, weights, vectors, "# Random weights\n", calibration)
 
 
-Work = Callable[[int], object]
-"""Does one piece of work for the i-th observation."""
-
-
 def _measure_bundle(config: ActBenchmark, name: str, place: Path) -> Iterator[Latency]:
     for backend in config.backends:
         for what, work in _work(backend, place):
@@ -173,8 +170,12 @@ def _refinement(steps: int, threshold: float) -> Refinement:
     return Refinement(steps=steps, threshold_scale=threshold)
 
 
+def _question(found: Bundle) -> Question:
+    latent, action = np.zeros(found.manifest.network.latent), np.zeros(len(found.manifest.action))
+    return Question(_observations(found), latent.astype(np.float32), action.astype(np.float32), _ETA)
+
+
 def _observations(found: Bundle) -> np.ndarray:
-    """Different ones, so that no answer is a repetition."""
     mean, variance = (found.weights[f"normaliser/observation/{part}"] for part in ("mean", "variance"))
     generator = np.random.default_rng(0)
     drawn = mean + np.sqrt(variance) * generator.normal(size=(256, len(mean)))
@@ -198,67 +199,47 @@ def _numpy_work(place: Path) -> Iterator[tuple[str, Work]]:
         return loaded
 
     feasible = runtime(STEPS[0], _ANYTHING)
-    found = feasible.bundle
-    seen, networks = _observations(found), found.networks
-    count = len(seen)
-    normal = [networks.normalisers.see(row) for row in seen]
-    context = networks.context(np.zeros(found.manifest.network.latent, np.float32), 0.0)
-    action = np.zeros(len(found.manifest.action), np.float32)
-    critics = networks.critics
-    yield "actor", lambda i: networks.action(normal[i % count], context)
-    if critics is not None:
-
-        def prepared(ask: Callable[[], object]) -> Work:
-            def work(i: int) -> object:
-                critics.prepare(normal[i % count], context, _ETA)
-                return ask()
-
-            return work
-
-        yield "upper-tail cost", prepared(lambda: critics.cost(action))
-        yield "cost gradient", prepared(lambda: critics.cost_gradient(action))
-        yield "reward gradient", prepared(lambda: critics.reward_gradient(action))
-    yield "act, nominal action fits", lambda i: feasible.act(seen[i % count])
-    if critics is not None:
-        for steps in STEPS:
-            refining = runtime(steps, _IMPOSSIBLE)
-            yield _decision(steps), lambda i, refining=refining: refining.act(seen[i % count])
+    asked = _question(feasible.bundle)
+    yield from decision_parts.numpy_parts(feasible.bundle, asked)
+    yield "act, nominal action fits", lambda i: feasible.act(asked.seen(i))
+    for steps in STEPS:
+        refining = runtime(steps, _IMPOSSIBLE)
+        yield _decision(steps), lambda i, refining=refining: refining.act(asked.seen(i))
 
     def transition(i: int) -> object:
-        return feasible.observe(seen[(i + 1) % count], 0.1, 0.0)
+        return feasible.observe(asked.seen(i + 1), 0.1, 0.0)
 
     # Without its act an observation follows nothing and is not used; so the two are timed together.
-    yield "act, nominal action fits, and observe", lambda i: (feasible.act(seen[i % count]), transition(i))
+    yield "act, nominal action fits, and observe", lambda i: (feasible.act(asked.seen(i)), transition(i))
 
 
 def _onnx_work(found: Bundle) -> Iterator[tuple[str, Work]]:
     policy = onnx_export.OnnxPolicy(found.manifest, onnx_export.build(found.manifest, found.weights))
-    seen = _observations(found)
-    count = len(seen)
-    latent = np.zeros(found.manifest.network.latent, np.float32)
-    yield "actor", lambda i: policy.nominal(seen[i % count], latent, 0.0)
+    asked = _question(found)
+    yield from decision_parts.onnx_parts(policy, found.manifest, asked)
     for steps in STEPS:
         refining = replace(found.manifest.refinement, steps=steps)
         yield (
             _decision(steps),
-            lambda i, refining=refining: policy.act(seen[i % count], latent, _ETA, refining, _IMPOSSIBLE),
+            lambda i, refining=refining: policy.act(asked.seen(i), asked.latent, _ETA, refining, _IMPOSSIBLE),
         )
 
 
 def _jax_work(found: Bundle, compute: str, alone: bool) -> Iterator[tuple[str, Work]]:
-    """One fused program per decision; the observation comes from the host and the action goes back to it.
+    """One fused program per part and per decision; the observation comes from the host and the answer goes back to it.
 
     Args:
         compute: of the matrix products.
-        alone: whether to take the way that is shorter and does more: on a GPU, which one decision does not fill.
+        alone: whether decisions take the way that is shorter and does more: on a GPU, which one does not fill. Parts
+            are the plain program's either way.
     """
     twin = jax_twin.twin(found.manifest, found.weights)
     nets = replace(twin.policy.nets, sizes=replace(twin.policy.nets.sizes, compute=compute))
     weights = jax.device_put(twin.weights)
-    seen = _observations(found)
-    count = len(seen)
-    latent = np.zeros(twin.policy.latent, np.float32)
-    belief = jnp.asarray(latent), jnp.float32(_ETA)
+    asked = _question(found)
+    plain = CarefulPolicy(nets, twin.policy.budget, "refinement")
+    yield from decision_parts.jax_parts(plain, weights, found.manifest, asked)
+    belief = jnp.asarray(asked.latent), jnp.float32(_ETA)
     cases: Mapping[str, Refinement] = {
         "act, nominal action fits": _refinement(STEPS[0], _ANYTHING),
         **{_decision(steps): _refinement(steps, _IMPOSSIBLE) for steps in STEPS},
@@ -267,10 +248,10 @@ def _jax_work(found: Bundle, compute: str, alone: bool) -> Iterator[tuple[str, W
         policy = CarefulPolicy(nets, twin.policy.budget, "refinement", RefinementConfig(**asdict(numbers)))
         if alone:
             decide = lone_decisions.compiled(policy, weights)
-            yield what, lambda i, decide=decide: decide(seen[i % count], latent, _ETA).action
+            yield what, lambda i, decide=decide: decide(asked.seen(i), asked.latent, _ETA).action
         else:
             act = jax.jit(policy.act)
-            yield what, lambda i, act=act: np.asarray(act(weights, seen[i % count], *belief).action)
+            yield what, lambda i, act=act: np.asarray(act(weights, asked.seen(i), *belief).action)
 
 
 def _timed(backend: str, size: str, what: str, work: Work, config: ActBenchmark) -> Latency:

@@ -71,6 +71,8 @@ class Outcome(NamedTuple):
     """What the policy's process ended with, None if it hangs."""
     silent: dict[str, Any] | None
     """The log's line of the first fallback, if the policy lost the actuator."""
+    lost: tuple[str, ...]
+    """Names of the files that end too early, because the disk was full."""
 
 
 class _Robot:
@@ -127,14 +129,16 @@ def supervise(
         tell: gets one sentence if that can no longer be written.
     """
     robot = _Robot(env, seed)
+    lost: list[str] = []
 
-    def lost(path: Path, problem: OSError) -> None:
+    def lose(path: Path, problem: OSError) -> None:
+        lost.append(path.name)
         tell(f"{path} can no longer be written ({problem.strerror}): is the disk full? The supervisor goes on.")
 
     # A collection of everything that was imported would come between an action and the world.
     process.keep_what_was_loaded()
     with (
-        contextlib.closing(WholeLines(log, lost)) as lines,
+        contextlib.closing(WholeLines(log, lose)) as lines,
         Supervisor(command, robot.send, manifest) as supervisor,
     ):
         silent = _drive(supervisor, robot, episodes, lines)
@@ -142,7 +146,8 @@ def supervise(
         assert supervisor.policy is not None
         # A policy that has finished writes its report; one that lost the actuator has had an episode to end.
         ended = supervisor.policy.poll() if silent else supervisor.policy.wait()
-        return Outcome(health, ended, silent)
+    # Only now: some disks say no when a file is closed.
+    return Outcome(health, ended, silent, tuple(lost))
 
 
 def _drive(supervisor: Supervisor, robot: _Robot, episodes: int, lines: WholeLines) -> dict[str, Any] | None:

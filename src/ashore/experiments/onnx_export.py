@@ -12,6 +12,7 @@ The gradients are written out by hand, as in `ashore_runtime.layers` and `.criti
 have their mean and scale multiplied into the weights in the same way.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -23,7 +24,7 @@ from ashore.experiments.exporting import Trained, describe, read_calibration
 from ashore_runtime.critics import midpoint_bits, midpoints
 from ashore_runtime.layers import NORM_EPSILON
 from ashore_runtime.normalisation import CLIP, MIN_DEVIATION, SHARPENED, SOONEST
-from ashore_runtime.refinement import LEAST_GAIN, interpolation_weight
+from ashore_runtime.refinement import LEAST_GAIN, Refined, interpolation_weight
 from ashore_runtime.schema import Manifest, Refinement
 
 ACTOR, STEP = "actor.onnx", "refine_step.onnx"
@@ -31,6 +32,9 @@ _OPSET, _IR = 17, 9
 """Old enough for every ONNX Runtime of the last years."""
 _SMALLEST_SCALE, _SHORTEST = 1e-6, 1e-12
 """As in the runtime."""
+
+_STEPPED = ("next_iterate", "candidate", "cost", "cost_before")
+"""What one run of `refine_step.onnx` gives."""
 
 Tensors = Mapping[str, np.ndarray]
 
@@ -395,20 +399,37 @@ class OnnxPolicy:
     def act(
         self, observation: np.ndarray, latent: np.ndarray, eta: float, settings: Refinement, threshold_scale: float
     ) -> np.ndarray:
-        """Algorithm 1 with `keep="best"`, the loop outside of the graph."""
-        if self._step is None:
-            raise ValueError("There is nothing to refine with: the policy was written without its critics.")
+        """The actor's action, refined by Algorithm 1; `threshold_scale` is in the place of the settings'."""
         told = 0.0 if self._manifest.caution == "refinement" else eta
         nominal = self.nominal(observation, latent, told)
-        weight = np.array(interpolation_weight(settings.weight, eta), np.float32)
         threshold = threshold_scale * self._manifest.budget.discounted
-        state = {"observation": observation, "context": self.context(latent, told), "nominal": nominal}
-        state |= {"iterate": nominal, "eta": np.array(eta, np.float32), "weight": weight}
-        best, best_cost = nominal, float(self._step.run(["cost_before"], state)[0])
-        for _ in range(settings.steps):
-            if weight == 0.0 or best_cost <= threshold:
-                break
-            state["iterate"], candidate, cost = self._step.run(["next_iterate", "candidate", "cost"], state)
-            if cost <= threshold or cost < best_cost - LEAST_GAIN * abs(best_cost):
-                best, best_cost = candidate, float(cost)
+        return self.refine(observation, self.context(latent, told), nominal, eta, settings, threshold).action
+
+    def refine(
+        self,
+        observation: np.ndarray,
+        context: np.ndarray,
+        nominal: np.ndarray,
+        eta: float,
+        settings: Refinement,
+        threshold: float,
+    ) -> Refined:
+        """Algorithm 1 with `keep="best"`, the loop outside of the graph; `Refined` says what was judged."""
+        if self._step is None:
+            raise ValueError("There is nothing to refine with: the policy was written without its critics.")
+        weight = interpolation_weight(settings.weight, eta)
+        given = {"observation": observation, "context": context, "nominal": nominal, "iterate": nominal}
+        given |= {"eta": np.array(eta, np.float32), "weight": np.array(weight, np.float32)}
+        best = Refined(nominal, math.nan, math.nan, 0)
+        # A cost that nobody knows yet fits nothing.
+        while best.steps < (settings.steps if weight else 0) and not best.cost <= threshold:
+            # All four at once: a run computes all of them, whatever is asked for.
+            given["iterate"], candidate, cost, before = self._step.run(_STEPPED, given)
+            if not best.steps:
+                best = Refined(nominal, float(before), float(before), 0)
+                if best.cost <= threshold:
+                    break
+            better = cost <= threshold or cost < best.cost - LEAST_GAIN * abs(best.cost)
+            action, judged = (candidate, float(cost)) if better else (best.action, best.cost)
+            best = Refined(action, judged, best.nominal_cost, best.steps + 1)
         return best
