@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from ashore import artifacts
-from ashore.calibration import frontier, record
+from ashore.calibration import record
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
@@ -131,13 +131,11 @@ def test_a_level_for_strangers_is_asked_for_and_travels(run, capsys):
     assert "did you mean 'highest'" in capsys.readouterr().err
 
 
-def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
+def test_the_frontier_is_drawn_by_the_same_command(run, capsys):
     # Every way is a program of its own to compile; two show that ways are told apart.
-    known = frontier.ways
     few = ("Algorithm 1 as printed", "unit gradient")
-    monkeypatch.setattr(frontier, "ways", lambda policy: {name: known(policy)[name] for name in few})
     words = ["calibrate", str(run), "--frontier", "--environments", "4", "--episodes", "1"]
-    assert main([*words, "--set", "etas=[0,0.9]", 'shifts=["train","deploy"]']) == 0
+    assert main([*words, "--set", "etas=[0,0.9]", 'shifts=["train","deploy"]', f"ways={json.dumps(few)}"]) == 0
     shown = capsys.readouterr().out
     assert "unit gradient" in shown and "budget 2" in shown
     folder = run / "calibration" / "seed_0"
@@ -165,6 +163,7 @@ def test_the_frontier_is_drawn_by_the_same_command(run, capsys, monkeypatch):
         (["RUN", "--set", "etaz=[0]"], "Unknown setting 'etaz': did you mean 'etas'?"),
         (["RUN", "--set", "refinement.keep=first"], "The refinement keeps the best or the last action."),
         (["RUN", "--frontier", "--set", 'shifts=["trian"]'], "Unknown shift 'trian': did you mean 'train'?"),
+        (["RUN", "--frontier", "--set", 'ways=["unit"]'], "Unknown way to be careful 'unit'"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(run, words, complaint, capsys):

@@ -33,6 +33,8 @@ class FrontierConfig:
     """Episodes in each; what is learnt is kept from one to the next."""
     etas: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
     """Risk levels, 0 first."""
+    ways: tuple[str, ...] = ()
+    """Names of the ways to be careful, as `ways` has them; all that the policy knows if left out."""
     worlds_at_once: int = 8192
     """Worlds per compiled call: bounds the memory."""
     seed: int = 3_000_017

@@ -90,7 +90,8 @@ def frontier_run(
     trained = _load(run, seed_index, caution)
     for shift in config.shifts:
         names.lookup("shift", shift, trained.task.description.shifts)
-    ways = frontiers.ways(trained.policy)
+    known = frontiers.ways(trained.policy)
+    ways = {name: names.lookup("way to be careful", name, known) for name in config.ways or known}
     ledger = Ledger(_stages(trained, config), report, stop)
     curves = frontiers.frontier(trained.task, ways, trained.weights, config, ledger)
     trained.folder.mkdir(parents=True, exist_ok=True)

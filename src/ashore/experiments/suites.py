@@ -141,7 +141,9 @@ def _cells(task: str, *methods: str) -> tuple[Cell, ...]:
 
 
 def _train(task: str) -> tuple[Shown, ...]:
-    return (Shown(task, "Train", (OWN,), paper_numbers.TRAIN), Shown(task, "Train ranges", ("train",)))
+    """What all were trained in, by everybody's own ranges and by one; the nominal world shows what a specialist has."""
+    own = Shown(task, "Train", (OWN,), paper_numbers.TRAIN)
+    return (own, Shown(task, "Train ranges", ("train",)), Shown(task, "Nominal world", ("nominal",)))
 
 
 SUITES: dict[str, Suite] = {
