@@ -421,15 +421,17 @@ class OnnxPolicy:
         given = {"observation": observation, "context": context, "nominal": nominal, "iterate": nominal}
         given |= {"eta": np.array(eta, np.float32), "weight": np.array(weight, np.float32)}
         best = Refined(nominal, math.nan, math.nan, 0)
-        # A cost that nobody knows yet fits nothing.
-        while best.steps < (settings.steps if weight else 0) and not best.cost <= threshold:
+        for step in range(settings.steps if weight else 0):
             # All four at once: a run computes all of them, whatever is asked for.
             given["iterate"], candidate, cost, before = self._step.run(_STEPPED, given)
-            if not best.steps:
+            if step == 0:
                 best = Refined(nominal, float(before), float(before), 0)
-                if best.cost <= threshold:
+                # As in the runtime: a cost that is not a number is not above anything, and nothing is refined then.
+                if not best.cost > threshold:
                     break
             better = cost <= threshold or cost < best.cost - LEAST_GAIN * abs(best.cost)
             action, judged = (candidate, float(cost)) if better else (best.action, best.cost)
-            best = Refined(action, judged, best.nominal_cost, best.steps + 1)
+            best = Refined(action, judged, best.nominal_cost, step + 1)
+            if best.cost <= threshold:
+                break
         return best
