@@ -1,5 +1,6 @@
 """Mean and upper-tail mean of a quantile function, and the fractions at which to read it."""
 
+import jax
 import jax.numpy as jnp
 
 from ashore.types import Array
@@ -19,7 +20,10 @@ def midpoints(level: Array | float, count: int) -> Array:
     whole = jnp.round(level * 2.0**bits).astype(jnp.int32)
     odd = jnp.arange(1, 2 * count, 2, dtype=jnp.int32)
     parts = whole * (2 * count - odd) + (odd << bits)
-    return parts.astype(jnp.float32) * (0.5**bits / (2 * count))
+    fractions = parts.astype(jnp.float32) * (0.5**bits / (2 * count))
+    # Only a power of two is multiplied without rounding. Any other factor would be folded into the pi that comes next,
+    # and pi tau would have another last bit than elsewhere.
+    return fractions if count.bit_count() == 1 else jax.lax.optimization_barrier(fractions)
 
 
 def expectation(values: Array) -> Array:

@@ -105,12 +105,13 @@ def write(
     return save(path, files)
 
 
-def load(path: Path | str, trusted_keys: tuple[TrustedKey, ...] = ()) -> Bundle:
+def load(path: Path | str, trusted_keys: tuple[TrustedKey, ...] = (), precision: str = "float32") -> Bundle:
     """The bundle at `path`, verified to the last byte; raises `Refused` with one sentence otherwise.
 
     Args:
         path: a folder or a stored zip.
         trusted_keys: when there are any, the bundle must be signed with one of them.
+        precision: what its networks compute in, `float32` or `float64`; what the bundle holds is the same.
     """
     path = Path(path)
     with container.opened(path) as stored:
@@ -125,7 +126,7 @@ def load(path: Path | str, trusted_keys: tuple[TrustedKey, ...] = ()) -> Bundle:
         signature.check(files[SIGNATURE], files[MANIFEST], trusted_keys, time.time())
     elif trusted_keys:
         raise Refused(f"{path} is not signed.")
-    return _understand(path, files)
+    return _understand(path, files, precision)
 
 
 def save_again(bundle: Bundle, path: Path) -> Path:
@@ -189,7 +190,7 @@ def _checksum(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(strict_json.serialise(rest)).hexdigest()
 
 
-def _understand(path: Path, files: Mapping[str, bytes]) -> Bundle:
+def _understand(path: Path, files: Mapping[str, bytes], precision: str = "float32") -> Bundle:
     table = strict_json.parse(files[MANIFEST], MANIFEST)
     manifest = schema.manifest_from_json(table)
     if unknown := [name for name in table if name not in _ADDED and name not in Manifest.__dataclass_fields__]:
@@ -203,7 +204,7 @@ def _understand(path: Path, files: Mapping[str, bytes]) -> Bundle:
                 f"The calibration's worlds have {len(world.low)} latents, the networks' {manifest.network.latent}."
             )
     weights = tensors.parse(files[WEIGHTS], WEIGHTS)
-    networks = PolicyNetworks(manifest, weights)
+    networks = PolicyNetworks(manifest, weights, precision)
     if networks.critics is None and calibration is not None and manifest.caution != "actor":
         raise Refused("The bundle asks for refinement and has no critics.")
     vectors = tensors.parse(files[GOLDEN], GOLDEN)

@@ -59,8 +59,9 @@ class Critic:
             NormedDense(weights, f"{prefix}/features", i, 1, 1, inputs if i == 0 else width, width)
             for i in range(network.feature_layers)
         ]
-        self._feature_acts = [Activation(network.activation, (1, 1, width)) for _ in self._features]
         first = self._features[0].kernel[0]
+        dtype = first.dtype
+        self._feature_acts = [Activation(network.activation, (1, 1, width), dtype) for _ in self._features]
         self._of_state = np.ascontiguousarray(np.delete(first, np.s_[observation : observation + action], axis=0))
         self._of_action = np.ascontiguousarray(first[observation : observation + action])
         self._embedding = (
@@ -71,17 +72,17 @@ class Critic:
 
         def normed(block: str, index: int) -> tuple[NormedDense, Activation]:
             layer = NormedDense(weights, f"{prefix}/heads/{block}", index, heads, rows, width, width)
-            return layer, Activation(network.activation, (heads, rows, width))
+            return layer, Activation(network.activation, (heads, rows, width), dtype)
 
         self._input = normed("input", 0)
         self._blocks = [(normed(f"block{i}", 0), normed(f"block{i}", 1)[0]) for i in range(network.critic_blocks)]
         self._output = weight(weights, f"{prefix}/heads/output/kernel", (heads, width, 1))
         self._output_bias = weight(weights, f"{prefix}/heads/output/bias", (heads, 1))
-        self._base = np.zeros(width, np.float32)
-        self._modulated = np.empty((1, rows, width), np.float32)
-        self._residual = np.empty((heads, rows, width), np.float32)
-        self._values = np.empty((heads, rows, 1), np.float32)
-        self._gradient = np.empty((heads, rows, width), np.float32)
+        self._base = np.zeros(width, dtype)
+        self._modulated = np.empty((1, rows, width), dtype)
+        self._residual = np.empty((heads, rows, width), dtype)
+        self._values = np.empty((heads, rows, 1), dtype)
+        self._gradient = np.empty((heads, rows, width), dtype)
         self._levels: dict[float, np.ndarray] = {}
         self.at_level(0.0)
 
@@ -90,10 +91,10 @@ class Critic:
         if level not in self._levels:
             if len(self._levels) >= _MOST_LEVELS:
                 self._levels.clear()
-            # In this order of products, as in training: pi tau i reaches 200, where float32 is 1e-5 coarse.
+            # In float32 and this order of products, as in training: pi tau i reaches 200, where that is 1e-5 coarse.
             angles = (np.float32(np.pi) * midpoints(level, self._rows))[:, None] * self._orders
             kernel, bias = self._embedding
-            self._levels[level] = np.maximum(np.cos(angles) @ kernel + bias, np.float32(0.0))
+            self._levels[level] = np.maximum(np.cos(angles.astype(kernel.dtype)) @ kernel + bias, np.float32(0.0))
         self._phi = self._levels[level]
 
     def prepare(self, observation: np.ndarray, context: np.ndarray) -> None:
@@ -122,11 +123,11 @@ class Critic:
             chosen = slice(first, first + 1)
             value = float(per_head[first])
             # The slope of a softplus is the logistic function, here in a form that cannot overflow.
-            slopes = np.float32(0.5 / rows) * (1.0 + np.tanh(0.5 * raw[chosen]))
+            slopes = (0.5 / rows) * (1.0 + np.tanh(0.5 * raw[chosen]))
         else:
             chosen = slice(0, heads)
             value = float(raw.mean(axis=1).mean())
-            slopes = np.full((heads, rows), 1.0 / (heads * rows), np.float32)
+            slopes = np.full((heads, rows), 1.0 / (heads * rows), raw.dtype)
         return value, self._towards_action(slopes, chosen)
 
     def _raw(self, action: np.ndarray) -> np.ndarray:

@@ -74,6 +74,8 @@ def outputs(manifest: Manifest, networks: PolicyNetworks, given: Mapping[str, np
     output/cost_value           Q_r and Q_c^eta of (observation, action, latent)
     output/reward_gradient,
     output/cost_gradient        their gradients towards the action
+
+    Rounded to float32, whatever the networks compute in.
     """
     rows: dict[str, list[np.ndarray | float]] = {}
 

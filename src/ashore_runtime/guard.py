@@ -81,8 +81,9 @@ class Guard:
         low = [-np.inf if field.low is None else field.low for field in manifest.observation]
         high = [np.inf if field.high is None else field.high for field in manifest.observation]
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
-        self._lowest = self._low - np.float32(TOLERATED_DEVIATIONS) * deviation
-        self._highest = self._high + np.float32(TOLERATED_DEVIATIONS) * deviation
+        # The same bounds whatever the networks compute in: observations are float32.
+        tolerated = np.float32(TOLERATED_DEVIATIONS) * deviation.astype(np.float32)
+        self._lowest, self._highest = self._low - tolerated, self._high + tolerated
         self._shape = self._low.shape
         self._settings = settings
         self._max_age = settings.max_age * manifest.task.control_period * 1e9

@@ -1,8 +1,8 @@
 """Dense layers in NumPy, with the gradient towards their input: what the networks are made of.
 
-Everything is float32 and writes into buffers that are made once. A layer norm first subtracts the mean over outputs;
-that is linear, so it is done to the weights when they are loaded (W - row means) instead of to every activation. Its
-scale is multiplied into the weights as well.
+Everything is computed in the precision of the weights it is made of, and written into buffers that are made once. A
+layer norm first subtracts the mean over outputs; that is linear, so it is done to the weights when they are loaded
+(W - row means) instead of to every activation. Its scale is multiplied into the weights as well.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,29 @@ import numpy as np
 
 from ashore_runtime.refusal import Refused
 
-NORM_EPSILON = np.float32(1e-6)
+NORM_EPSILON = 1e-6
 """Added to the variance in a layer norm; the number the networks were trained with."""
+
+PRECISIONS = ("float32", "float64")
+"""What networks may compute in. A bundle holds float32; in float64 its numbers are the same."""
 
 Weights = Mapping[str, np.ndarray]
 
 
+def in_precision(weights: Weights, precision: str) -> Weights:
+    """The weights in this precision; whatever is made of them computes in it."""
+    if precision not in PRECISIONS:
+        raise Refused(f"Networks compute in {' or '.join(PRECISIONS)}, not in {precision!r:.32}.")
+    return {name: np.asarray(tensor, precision) for name, tensor in weights.items()}
+
+
 def weight(weights: Weights, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The tensor called `name`, which must have this shape."""
+    """The tensor called `name`, which must have this shape, in its own precision."""
     if name not in weights:
         raise Refused(f"The weights lack '{name}'.")
     if weights[name].shape != shape:
         raise Refused(f"The weight '{name}' has the shape {weights[name].shape} instead of {shape}.")
-    return np.array(weights[name], np.float32, order="C")
+    return np.array(weights[name], order="C")
 
 
 class Mlp:
@@ -39,7 +49,7 @@ class Mlp:
             )
             for i, name in enumerate(names)
         ]
-        self._buffers = [np.empty(size, np.float32) for size in sizes[1:]]
+        self._buffers = [np.empty_like(bias) for _, bias in self._layers]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """The output; the array is the network's own and changes with the next call."""
@@ -66,27 +76,31 @@ class NormedDense:
         def load(name: str, *shape: int) -> np.ndarray:
             # Only heads are stored with a leading axis.
             full = (stack, *shape) if "/heads/" in prefix else shape
-            return weight(weights, f"{prefix}/{name}", full).reshape(stack, *shape).astype(np.float64)
+            return weight(weights, f"{prefix}/{name}", full).reshape(stack, *shape)
 
         def everywhere(x: np.ndarray) -> np.ndarray:
             # One copy per row: NumPy adds equal shapes twice as fast as it broadcasts.
-            return np.repeat(x[:, None], rows, axis=1).astype(np.float32)
+            return np.repeat(x[:, None], rows, axis=1).astype(dtype)
 
         kernel, bias = load(f"dense{index}/kernel", inputs, width), load(f"dense{index}/bias", width)
-        scale = load(f"norm{index}/scale", width)
+        scale, shift = load(f"norm{index}/scale", width), load(f"norm{index}/bias", width)
+        dtype = kernel.dtype
+        # In float64 until all is folded in, whatever the rest is computed in.
+        kernel, bias, scale = (part.astype(np.float64) for part in (kernel, bias, scale))
         scale = np.where(np.abs(scale) < _SMALLEST_SCALE, np.copysign(_SMALLEST_SCALE, scale), scale)
-        self.kernel = ((kernel - kernel.mean(axis=2, keepdims=True)) * scale[:, None]).astype(np.float32)
+        self.kernel = ((kernel - kernel.mean(axis=2, keepdims=True)) * scale[:, None]).astype(dtype)
         self.bias = everywhere((bias - bias.mean(axis=1, keepdims=True)) * scale)
-        self._shift = everywhere(load(f"norm{index}/bias", width))
+        self._shift = everywhere(shift)
         self._per_scale = everywhere(1.0 / np.square(scale))
-        self._mean_square = (1.0 / (width * np.square(scale))).astype(np.float32)[:, :, None]
-        self._mean = np.full(width, 1.0 / width, np.float32)
-        self._normal = np.empty((stack, rows, width), np.float32)
+        self._mean_square = (1.0 / (width * np.square(scale))).astype(dtype)[:, :, None]
+        self._mean = np.full(width, 1.0 / width, dtype)
+        self._epsilon = dtype.type(NORM_EPSILON)
+        self._normal = np.empty((stack, rows, width), dtype)
         self._normal_parts, self._kernel_parts = _in_columns(self._normal, self.kernel, _FORWARD_COLUMNS)
-        self._inverse = np.empty((stack, rows, 1), np.float32)
+        self._inverse = np.empty((stack, rows, 1), dtype)
         self._scratch = np.empty_like(self._normal)
         self._out = np.empty_like(self._normal)
-        self._back = np.empty((stack, rows, inputs), np.float32)
+        self._back = np.empty((stack, rows, inputs), dtype)
         transposed = self.kernel.transpose(0, 2, 1)
         self._back_parts, self._transposed_parts = _in_columns(self._back, transposed, _BACKWARD_COLUMNS)
 
@@ -105,7 +119,7 @@ class NormedDense:
         normal, inverse = self._normal, self._inverse
         np.square(normal, out=self._scratch)
         np.matmul(self._scratch, self._mean_square, out=inverse)
-        inverse += NORM_EPSILON
+        inverse += self._epsilon
         np.sqrt(inverse, out=inverse)
         np.reciprocal(inverse, out=inverse)
         normal *= inverse
@@ -167,10 +181,10 @@ _SMALLEST_SCALE = 1e-6
 class Activation:
     """ReLU or SiLU in place, with what its gradient needs kept from the last call."""
 
-    def __init__(self, kind: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, kind: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._smooth = kind == "silu"
-        self._zero = np.zeros(shape, np.float32)
-        self._slope = np.empty(shape, np.float32)
+        self._zero = np.zeros(shape, dtype)
+        self._slope = np.empty(shape, dtype)
         self._out = self._slope
 
     def forward(self, x: np.ndarray) -> np.ndarray:

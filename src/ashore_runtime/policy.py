@@ -1,9 +1,12 @@
-"""All networks of a bundle as one object: act, judge, encode, predict. Pure arithmetic, no state between calls."""
+"""All networks of a bundle as one object: act, judge, encode, predict. Pure arithmetic, no state between calls.
+
+What is observed and believed comes in as float32; what the networks make of it has the precision they were asked for.
+"""
 
 import numpy as np
 
 from ashore_runtime.critics import CriticPair
-from ashore_runtime.layers import Mlp, Weights, weight
+from ashore_runtime.layers import Mlp, Weights, in_precision, weight
 from ashore_runtime.normalisation import Normalisers
 from ashore_runtime.refusal import Refused
 from ashore_runtime.schema import Manifest
@@ -17,8 +20,9 @@ MIN_LOG_SCALE = np.float32(-3.0)
 class PolicyNetworks:
     """The networks of one bundle; `critics` only if its manifest says so, encoder and dynamics head if held."""
 
-    def __init__(self, manifest: Manifest, weights: Weights) -> None:
+    def __init__(self, manifest: Manifest, weights: Weights, precision: str = "float32") -> None:
         network = manifest.network
+        weights = in_precision(weights, precision)
         observation, action, features = len(manifest.observation), len(manifest.action), len(manifest.dynamics_features)
         self._latent = network.latent
         self._features = features

@@ -11,6 +11,7 @@ plateau rounding would choose otherwise. With w = 1 and an early stop the two ar
 is returned has been evaluated, and its value is returned with it.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from ashore_runtime.critics import ActionCritics
 from ashore_runtime.schema import Refinement
 
-_SHORTEST = np.float32(1e-12)
+_SHORTEST = 1e-12
 """A cost gradient shorter than this has no direction."""
 LEAST_GAIN = 1e-3
 """Share of a cost by which another must be lower to be better."""
@@ -47,12 +48,12 @@ class Box(NamedTuple):
         return np.minimum(np.maximum(action, self.low), self.high)
 
 
-def interpolation_weight(kind: str, eta: float) -> np.float32:
-    """w(eta)."""
-    level = np.float32(min(max(eta, 0.0), 1.0))
+def interpolation_weight(kind: str, eta: float) -> float:
+    """w(eta), of eta to float32 as the networks get it."""
+    level = float(np.float32(min(max(eta, 0.0), 1.0)))
     if kind == "full":
-        return np.float32(1.0 if level > 0.0 else 0.0)
-    return np.sqrt(level) if kind == "sqrt" else level
+        return 1.0 if level > 0.0 else 0.0
+    return math.sqrt(level) if kind == "sqrt" else level
 
 
 def _always(_steps: int) -> bool:
@@ -72,7 +73,7 @@ def refine(
 
     Args:
         critics: answer for the current state and eta.
-        nominal: a_0, float32, inside the box.
+        nominal: a_0, inside the box.
         eta: risk level; at 0 the nominal action comes back bit for bit and nothing is evaluated.
         threshold: d, in the unit of Q_c.
         box: where the action must stay.
@@ -93,7 +94,7 @@ def _judge_what_is_sent(
     critics: ActionCritics,
     nominal: np.ndarray,
     nominal_cost: float,
-    weight: np.float32,
+    weight: float,
     threshold: float,
     box: Box,
     settings: Refinement,
@@ -114,7 +115,7 @@ def _as_printed(
     critics: ActionCritics,
     nominal: np.ndarray,
     nominal_cost: float,
-    weight: np.float32,
+    weight: float,
     threshold: float,
     box: Box,
     settings: Refinement,
@@ -131,7 +132,7 @@ def _as_printed(
     return Refined(sent, critics.cost(sent), nominal_cost, steps)
 
 
-def _between(nominal: np.ndarray, iterate: np.ndarray, weight: np.float32, box: Box) -> np.ndarray:
+def _between(nominal: np.ndarray, iterate: np.ndarray, weight: float, box: Box) -> np.ndarray:
     # With the full weight the iterate itself, and not what is left of it after subtracting and adding a_0 again.
     return iterate if weight == 1.0 else box.project(nominal + weight * (iterate - nominal))
 
@@ -141,9 +142,9 @@ def _step(
 ) -> np.ndarray:
     moved = iterate
     if settings.reward_step:
-        pull = critics.reward_gradient(iterate) - np.float32(2.0 * settings.proximal) * (iterate - nominal)
-        moved = box.project(iterate + np.float32(settings.reward_step) * pull)
+        pull = critics.reward_gradient(iterate) - 2.0 * settings.proximal * (iterate - nominal)
+        moved = box.project(iterate + settings.reward_step * pull)
     gradient = critics.cost_gradient(moved)
     if settings.variant == "unit":
-        gradient = gradient / np.maximum(np.sqrt(np.sum(np.square(gradient))), _SHORTEST)
-    return box.project(moved - np.float32(settings.cost_step) * gradient)
+        gradient = gradient / max(np.sqrt(np.sum(np.square(gradient))), _SHORTEST)
+    return box.project(moved - settings.cost_step * gradient)

@@ -100,6 +100,7 @@ class Runtime:
         eta: float | None = None,
         caution: str | None = None,
         refinement: Refinement | None = None,
+        precision: str = "float32",
         clock: Clock | None = None,
         freeze: bool = True,
     ) -> "Runtime":
@@ -115,6 +116,9 @@ class Runtime:
             trusted_keys: when there are any, the bundle must be signed with one of them.
             eta: one risk level throughout instead of the calibrated schedule, for experiments.
             caution, refinement: in the place of the manifest's, for experiments.
+            precision: what the networks compute in. `float64` takes twice as long and is for replays elsewhere, where
+                `float32` may give another action: next to the kink of a ReLU the last bit decides. Observations,
+                beliefs and what is sent are float32 in both.
             clock: where time comes from.
             freeze: whether to take everything loaded so far out of garbage collection.
         """
@@ -125,7 +129,7 @@ class Runtime:
                 "choose another file."
             )
         told = process.one_blas_thread()
-        loaded = bundles.with_caution(bundles.load(bundle, trusted_keys), caution, refinement)
+        loaded = bundles.with_caution(bundles.load(bundle, trusted_keys, precision), caution, refinement)
         if eta is not None and not (is_number(eta) and 0.0 <= eta < 1.0):
             raise Refused(f"A risk level is in [0, 1), not {eta!r}.")
         if eta and loaded.manifest.caution != "actor" and loaded.networks.critics is None:
@@ -322,9 +326,11 @@ class Runtime:
             reasons |= Reason.OVER_THRESHOLD
             if self._limits.over_threshold == "fallback" and self._policy.refines(self.eta):
                 return self._fall_back(reasons, begun, deadline, taken)
-        self._pending = Pending(values, choice.normal, choice.refined.action, taken)
+        # What leads to the next observation, and is learnt from, is what is sent: float32 in every precision.
+        sent = np.asarray(choice.refined.action, np.float32)
+        self._pending = Pending(values, choice.normal, sent, taken)
         source = REFINED if choice.moved else NOMINAL
-        return self._result(choice.refined.action, source, reasons, begun, deadline, choice.refined)
+        return self._result(sent, source, reasons, begun, deadline, choice.refined)
 
     def _fall_back(self, reasons: Reason, begun: int, deadline: int, taken: int | None = None) -> ActResult:
         """The fallback's action, or the action nearest to zero if even that fails."""

@@ -52,7 +52,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Network:
-    """Shapes of the networks; everything is computed in float32."""
+    """Shapes of the networks."""
 
     latent: int
     hidden: tuple[int, ...]

@@ -56,6 +56,13 @@ def test_half_a_pair_of_critics_is_refused(params):
         from_named_weights({name: leaf for name, leaf in weights.items() if "critic_cost" not in name})
 
 
+def test_float64_is_refused_where_jax_would_make_float32_of_it():
+    with pytest.raises(ValueError, match=r"compute float64 is for comparing .* under jax.enable_x64"):
+        dataclasses.replace(SIZES["small"], compute="float64")
+    with jax.enable_x64(True):
+        assert dataclasses.replace(SIZES["small"], compute="float64").compute == "float64"
+
+
 def test_dynamics_likelihood_by_hand():
     config = dataclasses.replace(TINY.dynamics, scale="learnt")
     params = {"log_scale": jnp.log(jnp.array([1.0, 2.0, 0.5, 1.0]))}

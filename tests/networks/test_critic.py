@@ -182,4 +182,4 @@ def test_actor_stays_in_the_box_and_starts_near_its_middle():
 def test_unknown_compute_is_refused():
     with pytest.raises(ValueError, match="compute must be one of"):
         dataclasses.replace(SIZES["small"], compute="float16")
-    assert set(layers.COMPUTE) == {"float32", "tensorfloat32", "bfloat16"}
+    assert set(layers.COMPUTE) == {"float32", "tensorfloat32", "bfloat16", "float64"}

@@ -111,7 +111,7 @@ class CarefulPolicy:
         """The action at risk level eta for one raw observation and one latent."""
         seen, condition, nominal = self.situation(weights, observation, latent, eta)
         if self.caution == "actor":
-            unknown = jnp.full((), jnp.nan, jnp.float32)
+            unknown = jnp.full((), jnp.nan, nominal.dtype)
             return Decision(nominal, jnp.zeros((), bool), unknown, unknown, jnp.zeros((), jnp.int32))
         values = refinement.critic_values(self.nets, weights[0]["critics"], seen, condition, eta)
         return Decision(*refinement.refine(self.refinement, values, nominal, eta, self.threshold))

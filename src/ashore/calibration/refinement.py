@@ -124,11 +124,11 @@ def critic_values(
 
     def reward(action: Array) -> Array:
         values = critic.reward_quantiles(nets.critic, reward_params, observation, action, condition, everywhere)
-        return jnp.mean(values.astype(jnp.float32))
+        return jnp.mean(values)
 
     def cost(action: Array) -> Array:
         values = critic.cost_quantiles(nets.critic, cost_params, observation, action, condition, upper_tail)
-        by_head = jnp.mean(values.astype(jnp.float32), axis=1)
+        by_head = jnp.mean(values, axis=1)
         # Not `max`: on a tie its gradient is shared between the heads, and the runtime follows the first.
         return by_head[jnp.argmax(by_head)]
 
@@ -139,7 +139,7 @@ def weight(config: RefinementConfig, eta: Array) -> Array:
     """w(eta)."""
     level = jnp.clip(eta, 0.0, 1.0)
     if config.weight == "full":
-        return (level > 0.0).astype(jnp.float32)
+        return (level > 0.0).astype(level.dtype)
     return jnp.sqrt(level) if config.weight == "sqrt" else level
 
 

@@ -64,6 +64,7 @@ def run(options: Options) -> int:
             "etas": list(options.etas),
             "tolerance": parity.TOLERANCE,
             "parity": {},
+            "parity_float64": {},
             "predicted": {"judged_at": predicted_caution.JUDGED_AT},
         }
         able = _ways(found)
@@ -71,13 +72,14 @@ def run(options: Options) -> int:
             ways = "in no way" if able == [NO_CAUTION] else f"by {', '.join(able)} and in no other way"
             raise ValueError(f"This bundle is able to be careful {ways}.")
         for caution in options.cautions or able:
+            etas = (0.0,) if caution == NO_CAUTION else options.etas
+            asked = caution, None, etas, options.decisions, shift, task, options.seed
+            with console.status(f"careful by {caution}, in float64"):
+                wide = parity.record(options.bundle, *asked, "float64")
+                content["parity_float64"][caution] = _row(parity.compare(found, caution, None, wide, "float64"))
             with console.status(f"careful by {caution}"):
-                etas = (0.0,) if caution == NO_CAUTION else options.etas
-                states = parity.record(
-                    options.bundle, caution, None, etas, options.decisions, shift, task, options.seed
-                )
-                compared = parity.compare(found, caution, None, states)
-                content["parity"][caution] = compared._asdict() | {"unexplained": compared.unexplained}
+                states = parity.record(options.bundle, *asked)
+                content["parity"][caution] = _row(parity.compare(found, caution, None, states))
                 if caution != NO_CAUTION and found.networks.critics is not None:
                     rows = predicted_caution.predict(found, caution, states.observation, states.latent, options.etas)
                     content["predicted"][caution] = [row._asdict() for row in rows]
@@ -90,6 +92,10 @@ def run(options: Options) -> int:
     return 0
 
 
+def _row(compared: parity.Parity) -> dict[str, Any]:
+    return compared._asdict() | {"unexplained": compared.unexplained}
+
+
 def _ways(found: Bundle) -> list[str]:
     """The ways in which this bundle can be careful."""
     takes_level, has_critics = found.manifest.network.risk_conditioned, found.networks.critics is not None
@@ -99,10 +105,12 @@ def _ways(found: Bundle) -> list[str]:
 
 def _show(console: Console, content: dict[str, Any]) -> None:
     title = f"actions of the runtime and of JAX, shift {content['shift']}"
-    table = Table("caution", "states", "refined", "99.9 % within", "above 1e-5", "unexplained", "largest", title=title)
-    for caution, row in content["parity"].items():
-        counts = (row["states"], row["refined"], f"{row['quantile_99_9']:.1e}", row["differ"], row["unexplained"])
-        table.add_row(caution, *map(str, counts), f"{row['largest']:.1e}")
+    heads = ("caution", "precision", "states", "refined", "99.9 % within", "above 1e-5", "unexplained", "largest")
+    table = Table(*heads, title=title)
+    for caution, in_float32 in content["parity"].items():
+        for precision, row in (("float32", in_float32), ("float64", content["parity_float64"][caution])):
+            counts = (row["states"], row["refined"], f"{row['quantile_99_9']:.1e}", row["differ"], row["unexplained"])
+            table.add_row(caution, precision, *map(str, counts), f"{row['largest']:.1e}")
     console.print(table)
     judged_at = content["predicted"]["judged_at"]
     title = f"upper-tail cost that the critics predict (at {judged_at}), same states, by risk level"

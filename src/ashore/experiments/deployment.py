@@ -71,6 +71,8 @@ class Caution:
     """As in `Limits`."""
     refinement: Refinement | None = None
     """Numbers of Algorithm 1 instead of the manifest's."""
+    precision: str = "float32"
+    """What the networks compute in, `float32` or `float64`."""
 
     def __post_init__(self) -> None:
         if self.caution == NO_CAUTION and self.eta:
@@ -95,6 +97,7 @@ def load_runtime(bundle: Path, caution: Caution, journal: Path | None = None, fr
             eta=0.0 if without else caution.eta,
             caution=None if without else caution.caution,
             refinement=caution.refinement,
+            precision=caution.precision,
             freeze=freeze,
         )
     except Refused:

@@ -1,6 +1,7 @@
-"""A bundle's policy in JAX, at full float32: the functions it was trained with, fed the weights that travel.
+"""A bundle's policy in JAX, in the full precision of its weights: the functions it was trained with, fed what travels.
 
-Whoever asks whether the runtime computes what was trained compares with this one.
+Whoever asks whether the runtime computes what was trained compares with this one: in float32, or, with the same weights
+as float64 and under `jax.enable_x64`, in float64.
 """
 
 from collections.abc import Mapping
@@ -23,8 +24,6 @@ from ashore.types import Array
 from ashore_runtime import golden
 from ashore_runtime.schema import Manifest
 
-COMPUTE = "float32"
-"""What the runtime does, whatever the networks were trained with."""
 _NORMALISER = "normaliser/"
 _DRAWS = 4 * golden.LEAST
 """Golden inputs that are drawn; a quarter of them is kept."""
@@ -40,7 +39,11 @@ class Twin(NamedTuple):
 
 
 def twin(manifest: Manifest, tensors: Mapping[str, np.ndarray]) -> Twin:
-    """The JAX side of a manifest and its named weights (sample counts may be among them and are not read)."""
+    """The JAX side of a manifest and its named weights (sample counts may be among them and are not read).
+
+    It computes in the precision of the weights, as the runtime does, whatever the networks were trained with.
+    """
+    compute = str(tensors["actor/output/bias"].dtype)
     params = from_named_weights({name: leaf for name, leaf in tensors.items() if not name.startswith(_NORMALISER)})
 
     def statistics(kind: str) -> RunningStatistics:
@@ -50,12 +53,12 @@ def twin(manifest: Manifest, tensors: Mapping[str, np.ndarray]) -> Twin:
     # The schema knows exactly these names, and has checked them.
     caution: Caution = manifest.caution  # pyright: ignore[reportAssignmentType]
     chosen = RefinementConfig(**asdict(manifest.refinement))
-    policy = CarefulPolicy(networks(manifest), manifest.budget.discounted, caution, chosen)
+    policy = CarefulPolicy(networks(manifest, compute), manifest.budget.discounted, caution, chosen)
     return Twin(policy, (params, Normalisers(*(statistics(kind) for kind in Normalisers._fields))))
 
 
-def networks(manifest: Manifest) -> Architecture:
-    """The shapes that a manifest describes."""
+def networks(manifest: Manifest, compute: str) -> Architecture:
+    """The shapes that a manifest describes, with matrix products of this kind."""
     shapes = manifest.network
     sizes = Sizes(
         critic_width=shapes.critic_width,
@@ -67,7 +70,7 @@ def networks(manifest: Manifest) -> Architecture:
         cosines=shapes.cosines,
         activation=shapes.activation,
         dynamics_scale=shapes.dynamics_scale,
-        compute=COMPUTE,
+        compute=compute,
     )
     observation, action = len(manifest.observation), len(manifest.action)
     return Architecture(
@@ -114,10 +117,12 @@ def nudged(tensors: Mapping[str, np.ndarray], generator: np.random.Generator) ->
     """The same networks with the last bit of every weight changed: what rounding might have made of them."""
 
     def nudge(leaf: np.ndarray) -> np.ndarray:
-        return leaf * (1.0 + 2.0**-23 * generator.choice([-1.0, 1.0], leaf.shape)).astype(np.float32)
+        last_bit = np.finfo(leaf.dtype).eps
+        return leaf * (1.0 + last_bit * generator.choice([-1.0, 1.0], leaf.shape)).astype(leaf.dtype)
 
-    # Not the normalisers: a field that never changed is divided by 1e-6, where a last bit is the whole range.
-    return {name: leaf if name.startswith(_NORMALISER) else nudge(leaf) for name, leaf in tensors.items()}
+    # Not the normalisers: a field that never changed is divided by 1e-6, where a last bit is the whole range. By name:
+    # tensors that were read from a file come in another order each time.
+    return {name: leaf if name.startswith(_NORMALISER) else nudge(leaf) for name, leaf in sorted(tensors.items())}
 
 
 def _moved(name: str, answer: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -89,7 +89,7 @@ def disturbed(statistics: RunningStatistics, samples: Array, disturbance: Array)
 def normalise(statistics: RunningStatistics, x: Array) -> Array:
     """clip((x - mean) / max(std, 1e-6), -10, 10) for one sample."""
     assert x.shape == statistics.mean.shape, (x.shape, statistics.mean.shape)
-    return jnp.clip((x.astype(jnp.float32) - statistics.mean) / deviation(statistics), -CLIP, CLIP)
+    return jnp.clip((x.astype(statistics.mean.dtype) - statistics.mean) / deviation(statistics), -CLIP, CLIP)
 
 
 class Normalisers(NamedTuple):
@@ -113,7 +113,7 @@ def see(nets: Architecture, statistics: RunningStatistics, observation: Array) -
     All of it normalised, then what a network would be slow to find in it: closenesses sharpened, contrasts, and
     how soon gaps close.
     """
-    raw = observation.astype(jnp.float32)
+    raw = observation.astype(statistics.mean.dtype)
     near = jnp.clip(raw[jnp.asarray(nets.closeness, jnp.int32)], 0.0, 1.0)
     contrasts = [scale * (raw[first] - raw[second]) for first, second, scale in nets.contrasts]
     closing = [
@@ -168,4 +168,4 @@ def encoder_input(
     statistics = normalisers.observation
     restricted = RunningStatistics(statistics.mean[index], statistics.variance[index], statistics.count)
     target = dynamics_target(normalisers, change, reward, cost)
-    return jnp.concatenate([normalise(restricted, feature_values), action.astype(jnp.float32), target])
+    return jnp.concatenate([normalise(restricted, feature_values), action.astype(target.dtype), target])

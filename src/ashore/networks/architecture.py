@@ -54,7 +54,8 @@ class Sizes:
     """What actions are multiplied by before critics, encoder and dynamics head get them: one over the size that is
     usual. An input of a tenth of the size of the others is learnt about last (see docs/decisions/0014)."""
     compute: str = "float32"
-    """Matrix products in `float32`, `tensorfloat32` or `bfloat16`; weights and outputs are always float32."""
+    """Matrix products in `float32`, `tensorfloat32` or `bfloat16`; weights and outputs are always float32. In `float64`
+    they are that, too; it is for comparing implementations, under `jax.enable_x64`."""
 
     def __post_init__(self) -> None:
         sensible.at_least(self, 1, "critic_width", "fractions", "latent", "context", "cosines")
@@ -66,6 +67,8 @@ class Sizes:
             raise ValueError(f"hidden layers have at least one unit each, not {self.hidden}.")
         if self.compute not in COMPUTE:
             raise ValueError(f"compute must be one of {', '.join(COMPUTE)}, not '{self.compute}'.")
+        if self.compute == "float64" and jnp.result_type(float) != jnp.float64:
+            raise ValueError("compute float64 is for comparing implementations, under jax.enable_x64(True).")
 
 
 SIZES = {
@@ -154,7 +157,7 @@ def condition(architecture: Architecture, latent: Array, risk_level: Array | flo
     assert latent.shape == (architecture.sizes.latent,), latent.shape
     if not architecture.risk_conditioned:
         return latent
-    level = jnp.asarray(risk_level, jnp.float32)
+    level = jnp.asarray(risk_level, latent.dtype)
     assert level.ndim == 0, level.shape
     return jnp.append(latent, level)
 

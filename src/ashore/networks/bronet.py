@@ -8,7 +8,6 @@ There is no activation after the addition, so the residual path stays linear fro
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 
 from ashore.networks.layers import ACTIVATIONS, Params, dense, dense_init, layer_norm_init, normed_dense
 from ashore.types import Array
@@ -46,7 +45,7 @@ def init(key: Array, config: BroNetConfig) -> Params:
 
 
 def apply(config: BroNetConfig, params: Params, x: Array) -> Array:
-    """The network for one input vector; float32 out, a scalar when `config.outputs` is None."""
+    """The network for one input vector; as wide as the weights, a scalar when `config.outputs` is None."""
     assert x.shape == (config.inputs,), (x.shape, config.inputs)
     act = ACTIVATIONS[config.activation]
 
@@ -57,5 +56,5 @@ def apply(config: BroNetConfig, params: Params, x: Array) -> Array:
     for i in range(config.blocks):
         block = params[f"block{i}"]
         h = h + layer(block, 1, act(layer(block, 0, h)))
-    out = dense(params["output"], h, config.compute).astype(jnp.float32)
+    out = dense(params["output"], h, config.compute).astype(params["output"]["bias"].dtype)
     return out[0] if config.outputs is None else out

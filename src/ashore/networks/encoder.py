@@ -80,7 +80,7 @@ def factor(config: EncoderConfig, params: Params, transition: Array) -> Factor:
     (precision zero) instead of an infinite one.
     """
     assert transition.shape == (config.inputs,), (transition.shape, config.inputs)
-    scale = jnp.ones(config.inputs, jnp.float32)
+    scale = jnp.ones_like(transition)
     scale = scale.at[config.features : config.features + config.action].set(config.action_scale)
     out = mlp(params, scale * transition, config.compute)
     precision = jnp.minimum(jax.nn.softplus(out[config.latent :]), MAX_PRECISION)

@@ -1,6 +1,7 @@
 """Dense layers, layer norm and the plain MLP: the only places where a weight meets a number.
 
-Everything is written for one example; batches, fractions and ensembles are axes added outside with `jax.vmap`.
+Everything is written for one example; batches, fractions and ensembles are axes added outside with `jax.vmap`. Sums,
+norms and outputs have the width of the weights: float32, or float64 for whoever wants to see no rounding.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from ashore.types import Array
 
 Params = dict[str, Any]
-"""Nested dictionaries of float32 arrays; the path to a leaf is its name on disk."""
+"""Nested dictionaries of arrays, float32 while they are trained; the path to a leaf is its name on disk."""
 
 NORM_EPSILON = 1e-6
 """Added to the variance in `layer_norm`; whoever re-implements the networks needs the same number."""
@@ -22,6 +23,8 @@ COMPUTE = {
     "tensorfloat32": (jnp.float32, jax.lax.Precision.HIGH),
     # The operands are already bfloat16, so there is nothing left for a higher precision to keep.
     "bfloat16": (jnp.bfloat16, jax.lax.Precision.DEFAULT),
+    # Under `jax.enable_x64`, with weights that are float64: for comparing implementations, never for training.
+    "float64": (jnp.float64, jax.lax.Precision.HIGHEST),
 }
 """Kind of matrix product by name: dtype of its operands and the precision asked of the device."""
 
@@ -41,13 +44,13 @@ def dense(params: Params, x: Array, compute: str) -> Array:
 
 
 def normed_dense(params: Params, norm: Params, x: Array, compute: str) -> Array:
-    """`layer_norm` of `dense`, in the compute dtype, with the bias added in float32.
+    """`layer_norm` of `dense`, in the compute dtype, with the bias added in its own.
 
     The bias then belongs to the layer norm's kernel. Added in bfloat16 it would be the matrix product's: a GPU first
     writes it out as a matrix as large as the result.
     """
     product = _product(params, x, compute)
-    return layer_norm(norm, product.astype(jnp.float32) + params["bias"]).astype(product.dtype)
+    return layer_norm(norm, product.astype(params["bias"].dtype) + params["bias"]).astype(product.dtype)
 
 
 def _product(params: Params, x: Array, compute: str) -> Array:
@@ -62,9 +65,9 @@ def layer_norm_init(width: int) -> Params:
 
 
 def layer_norm(params: Params, x: Array) -> Array:
-    """(x - mean) / sqrt(var + 1e-6) * scale + bias; statistics in float32 whatever the dtype of x."""
+    """(x - mean) / sqrt(var + 1e-6) * scale + bias; statistics in the weights' dtype, whatever that of x."""
     assert x.ndim == 1, x.shape
-    wide = x.astype(jnp.float32)
+    wide = x.astype(params["scale"].dtype)
     centred = wide - jnp.mean(wide)
     normal = centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred)) + NORM_EPSILON)
     return (normal * params["scale"] + params["bias"]).astype(x.dtype)
@@ -80,7 +83,7 @@ def mlp_init(key: Array, inputs: int, hidden: tuple[int, ...], outputs: int, out
 
 
 def mlp(params: Params, x: Array, compute: str) -> Array:
-    """ReLU MLP with a linear output, float32 out."""
+    """ReLU MLP with a linear output, as wide as the weights."""
     for i in range(len(params) - 1):
         x = jax.nn.relu(dense(params[f"dense{i}"], x, compute))
-    return dense(params["output"], x, compute).astype(jnp.float32)
+    return dense(params["output"], x, compute).astype(params["output"]["bias"].dtype)
