@@ -84,3 +84,18 @@ def test_wider_ranges_have_the_same_middles_and_no_scale_falls_to_nothing():
     assert found["fixed"] == (1.0, 1.0)
     assert found["lag"] == (0.0, 1.5)
     assert randomisation.widened(rows, 1.0) == rows
+
+
+def test_strange_worlds_come_from_wider_ranges_and_others_from_the_ranges_themselves():
+    key = jax.random.key(2)
+    strangeness = np.repeat(np.float32([0.0, 0.5, 1.0]), 4096)
+    drawn = randomisation.sample_beyond(TRAIN, CartParameters, key, 2.0, strangeness)
+    # Mass [0.5, 2]: twice as wide would be [-0.25, 2.75], and no scale falls below half of 0.5. Thrust [0, 1] is added.
+    edges = {"mass": ((0.5, 2.0), (0.375, 2.375), (0.25, 2.75)), "thrust": ((0.0, 1.0), (-0.25, 1.25), (-0.5, 1.5))}
+    for name, values in drawn._asdict().items():
+        for (low, high), part in zip(edges[name], np.split(np.asarray(values), 3), strict=True):
+            assert low <= part.min() < low + 0.01 * (high - low)
+            assert high - 0.01 * (high - low) < part.max() <= high
+    nobody_strays = randomisation.sample_beyond(TRAIN, CartParameters, key, 2.0, 0.0 * strangeness)
+    usual = randomisation.sample(TRAIN, CartParameters, key, len(strangeness))
+    np.testing.assert_array_equal(nobody_strays, usual)

@@ -49,6 +49,24 @@ def test_neutral_share_is_at_zero_and_the_rest_uniform():
     assert not np.any(risk.levels(RiskConfig(), jax.random.key(0), 5))
 
 
+def test_spread_levels_have_one_in_every_share():
+    # Of eight shares two are neutral; the k-th of the other six lies between 0.8 k / 6 and 0.8 (k + 1) / 6.
+    levels = np.asarray(risk.spread_levels(CONDITIONED.risk, jax.random.key(1), 8))
+    edges = 0.8 * np.arange(7) / 6
+    np.testing.assert_array_equal(levels[:2], 0.0)
+    assert np.all((levels[2:] >= edges[:-1]) & (levels[2:] <= edges[1:]))
+    assert not np.any(risk.spread_levels(RiskConfig(), jax.random.key(1), 5))
+
+
+def test_worlds_are_as_strange_as_the_policy_is_careful():
+    levels = jnp.array([0.0, 0.4, 0.8])
+    np.testing.assert_allclose(risk.strangeness(CONDITIONED.risk, jax.random.key(0), levels), [0.0, 0.5, 1.0])
+    # Without levels chance decides: uniform, so that three standard errors of the mean are 0.003.
+    anything = np.asarray(risk.strangeness(RiskConfig(), jax.random.key(0), jnp.zeros(100_000)))
+    assert anything.mean() == pytest.approx(0.5, abs=0.003)
+    assert 0.0 <= anything.min() < 0.001 and 0.999 < anything.max() <= 1.0
+
+
 def test_multiplier_by_hand():
     # 3 / (1 - 0.75) = 12; with the square root 3 / 0.5 = 6; with p = 0 it stays.
     three, level = jnp.float32(3.0), jnp.float32(0.75)

@@ -13,7 +13,8 @@ from tests.learning.test_train import CONFIG
 from tests.toy_world import PERIOD, Cart, CartConfig, CartParameters
 
 from ashore.environments import tasks
-from ashore.learning import normalisation, plain_updates, train, updates
+from ashore.learning import normalisation, plain_updates, through_physics, train, updates
+from ashore.learning.risk import RiskConfig
 from ashore.learning.through_physics import Episodes, ThroughPhysics
 from ashore.methods import registry
 
@@ -30,12 +31,12 @@ def settings(config, recipe=RECIPE):
     return train.learner_config(TASK, config, recipe)
 
 
-def episodes(actor):
+def episodes(actor, longest=None):
     state = train.start(TASK, TAUGHT, jax.random.key(0))
     normalisers = normalisation.init(2, 1)
     levels = jnp.zeros(3, jnp.float32)
     params = state.learner.params | {"actor": actor}
-    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, PHYSICS, levels)
+    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, PHYSICS, levels, longest)
     return Episodes(*given).run(jax.random.key(1))
 
 
@@ -106,6 +107,49 @@ def test_rates_fall_over_the_steps_that_the_actor_takes():
     assert settings(TAUGHT).actor_steps == 8
 
 
+def test_derivatives_are_cut_by_world_on_the_way_back_alone():
+    # Of lengths 5, 5 / 2 and not a number; at most 2.5 is left, of each world by itself.
+    slope = jnp.array([[3.0, 4.0], [1.5, 2.0], [jnp.nan, 1.0]])
+    worlds = {"place": jnp.ones((3, 1)), "speed": jnp.full(3, 2.0), "decision": jnp.arange(3)}
+
+    def total(floats):
+        passed = through_physics.cut_on_the_way_back(2.5, worlds | floats)
+        counted = passed["decision"].astype(jnp.float32)
+        return jnp.sum(slope[:, 0] * passed["place"][:, 0] + slope[:, 1] * passed["speed"] + counted)
+
+    found = jax.grad(total)({"place": worlds["place"], "speed": worlds["speed"]})
+    np.testing.assert_allclose(found["place"][:, 0], [1.5, 1.5, 0.0])
+    np.testing.assert_allclose(found["speed"], [2.0, 2.0, 0.0])
+
+
+@pytest.mark.parametrize(("longest", "same"), [(1e6, True), (1e-3, False)])
+def test_a_limit_changes_derivatives_that_are_longer_and_no_episode(longest, same):
+    def summed(actor, longest):
+        returns, costs = episodes(actor, longest)
+        return jnp.sum(returns), (returns, costs)
+
+    slope = jit(jax.grad(summed, has_aux=True), static_argnums=1)
+    free, happened = slope(constant_push(0.3), None)
+    limited, happened_too = slope(constant_push(0.3), longest)
+    np.testing.assert_array_equal(happened, happened_too)
+    closeness = np.isclose(free["output"]["bias"], limited["output"]["bias"], rtol=1e-6)
+    assert np.all(closeness) == same
+
+
+@pytest.mark.parametrize(("neutral_share", "strays"), [(0.999, False), (0.0, True)])
+def test_worlds_stray_where_the_policy_is_careful_and_nowhere_else(neutral_share, strays):
+    risk = RiskConfig(conditioned=True, neutral_share=neutral_share)
+    config = settings(replace(TAUGHT, risk=risk))
+    state = train.start(TASK, replace(TAUGHT, risk=risk), jax.random.key(0))
+    improve = jit(
+        lambda beyond: through_physics.improve(
+            TASK, TAUGHT.through_physics, config, RECIPE, state.learner, state.normalisers, None, beyond=beyond
+        )[1]["physics_return"],
+        static_argnums=0,
+    )
+    assert (improve(1.0) != improve(3.0)) == strays
+
+
 @pytest.mark.parametrize("method", ["pearl", "spidr"])
 def test_methods_with_an_actor_of_their_own_keep_it(method):
     make = registry.lookup(method).recipe
@@ -119,6 +163,8 @@ def test_contacts_are_refused():
         registry.lookup("risk_adaptive").trained_by(family.make(family.presets["default"]), TAUGHT)
     with pytest.raises(ValueError, match="no negative steps"):
         ThroughPhysics(steps=-1)
+    with pytest.raises(ValueError, match="longest must be above 0"):
+        ThroughPhysics(longest=0.0)
 
 
 @pytest.mark.parametrize(("method", "told"), [("pearl", 1), ("robust", 1), ("domain_randomisation", 0)])

@@ -159,3 +159,22 @@ def _numbers(state):
     """Every leaf as numbers, keys included."""
     leaves = jax.tree.leaves(state)
     return [jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf for leaf in leaves]
+
+
+def test_worlds_that_explore_lie_beyond_the_ranges_and_quiet_ones_do_not():
+    config = replace(CONFIG, worlds=256, beyond=3.0)
+    mass = np.asarray(train.start(TASK, config, jax.random.key(0)).parameters.mass)
+    quiet = 64
+    assert np.all((mass[:quiet] >= 0.5) & (mass[:quiet] <= 2.0))
+    # Three times as wide is [-1, 3.5], and no scale falls below a third of 0.5.
+    assert mass.min() >= 0.5 / 3 and mass.max() <= 3.5
+    assert np.sum(mass[quiet:] > 2.0) > 20
+    stay = np.asarray(train.start(TASK, replace(config, beyond=1.0), jax.random.key(0)).parameters.mass)
+    assert stay.min() >= 0.5 and stay.max() <= 2.0
+    np.testing.assert_array_equal(stay[:quiet], mass[:quiet])
+
+
+@pytest.mark.parametrize("beyond", [0.5, float("inf"), float("nan")])
+def test_ranges_are_not_narrowed(beyond):
+    with pytest.raises(ValueError, match="beyond must be a number from 1 on"):
+        replace(CONFIG, beyond=beyond)

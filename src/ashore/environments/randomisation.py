@@ -69,11 +69,29 @@ def nominal(rows: Sequence[Randomised], parameters_type: type[Parameters]) -> Pa
 
 def sample(rows: Sequence[Randomised], parameters_type: type[Parameters], key: Array, count: int) -> Parameters:
     """Draw `count` parameter vectors independently and uniformly; every field has shape [count]."""
-    low = jnp.array([row.low for row in rows], jnp.float32)
-    high = jnp.array([row.high for row in rows], jnp.float32)
-    draws = jax.random.uniform(key, (count, len(rows)), jnp.float32)
-    values = low[None, :] + draws * (high - low)[None, :]
+    return sample_beyond(rows, parameters_type, key, 1.0, jnp.zeros(count, jnp.float32))
+
+
+def sample_beyond(
+    rows: Sequence[Randomised], parameters_type: type[Parameters], key: Array, times: float, strangeness: Array
+) -> Parameters:
+    """Draw one parameter vector for each strangeness; every field has its shape, [count].
+
+    Args:
+        strangeness: 0 draws from the ranges themselves, 1 from ranges `times` as wide, and what lies between from what
+            lies between.
+    """
+    low, high = (_bounds(rows, end) for end in ("low", "high"))
+    wider = widened(rows, times)
+    reach_down, reach_up = _bounds(wider, "low") - low, _bounds(wider, "high") - high
+    low = low[None, :] + strangeness[:, None] * reach_down[None, :]
+    high = high[None, :] + strangeness[:, None] * reach_up[None, :]
+    values = low + jax.random.uniform(key, high.shape, jnp.float32) * (high - low)
     return parameters_type(**{row.name: values[:, index] for index, row in enumerate(rows)})
+
+
+def _bounds(rows: Sequence[Randomised], end: Literal["low", "high"]) -> Array:
+    return jnp.array([getattr(row, end) for row in rows], jnp.float32)
 
 
 def from_names(rows: Sequence[Randomised], parameters_type: type[Parameters], values: Mapping[str, Any]) -> Parameters:

@@ -37,11 +37,32 @@ class RiskConfig:
 
 def levels(config: RiskConfig, key: Array, count: int) -> Array:
     """Risk levels to learn or to act at, [count]; all 0 where the policy takes none."""
+    return _level_at(config, jax.random.uniform(key, (count,)))
+
+
+def spread_levels(config: RiskConfig, key: Array, count: int) -> Array:
+    """As `levels`, but one from each of `count` equal shares of their distribution, in ascending order.
+
+    A mean over them has less noise. Only for worlds that are as independent of their place as of one another.
+    """
+    share = (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))) / count
+    return _level_at(config, share)
+
+
+def _level_at(config: RiskConfig, share: Array) -> Array:
+    """The level that this share of all lies below: 0 up to the neutral share, then uniform to the highest."""
     if not config.conditioned:
-        return jnp.zeros(count, jnp.float32)
-    # One draw for both: what falls below 0 is the neutral share, what lies above is uniform up to the highest level.
-    low = -config.highest * config.neutral_share / (1.0 - config.neutral_share)
-    return jnp.maximum(jax.random.uniform(key, (count,), minval=low, maxval=config.highest), 0.0)
+        return jnp.zeros_like(share)
+    above = (share - config.neutral_share) / (1.0 - config.neutral_share)
+    return config.highest * jnp.maximum(above, 0.0)
+
+
+def strangeness(config: RiskConfig, key: Array, level: Array) -> Array:
+    """How far beyond the training ranges a world may lie that is met at this level: 0 not at all, 1 all the way.
+
+    Whoever acts with caution expects the unexpected. A policy that takes no level is prepared for all of it at once.
+    """
+    return level / config.highest if config.conditioned else jax.random.uniform(key, level.shape)
 
 
 def multiplier_at(config: RiskConfig, multiplier: Array, level: Array) -> Array:

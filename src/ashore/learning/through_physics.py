@@ -11,11 +11,14 @@ noise. What the policy believes is taken as given. At level eta of a risk-condit
 teach it (paper: eq 11).
 """
 
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ashore import sensible
 from ashore.environments import randomisation, rollout
 from ashore.environments.base import Task
 from ashore.environments.rollout import Worlds
@@ -37,10 +40,14 @@ class ThroughPhysics:
     """Steps at the end of every chunk; 0 leaves the actor to the critics, as in the paper."""
     worlds: int = 64
     """Worlds behind every step, drawn anew from the method's own ranges; each runs for one whole episode."""
+    longest: float | None = None
+    """Longest derivative of a world's loss with respect to what one decision hands on to the next; what is longer is
+    cut to it on the way back. None: no limit, and a world whose motion is unstable outvotes all the others."""
 
     def __post_init__(self) -> None:
         if self.steps < 0 or self.worlds < 1:
             raise ValueError("The gradient through the physics takes no negative steps, over at least one world.")
+        sensible.positive(self, "longest")
 
 
 def improve(
@@ -51,28 +58,35 @@ def improve(
     learner: LearnerState,
     normalisers: Normalisers,
     models: Parameters | None,
+    *,
+    beyond: float = 1.0,
 ) -> tuple[LearnerState, Metrics]:
     """`config.steps` steps of the actor, and their metrics on average.
 
     Args:
         models: the ensemble whose disagreement the method is charged for, if it is.
+        beyond: how far worlds stray at the highest level, as a multiple of the width of their ranges.
     """
     multiplier = learner.multiplier.multiplier
 
     def one_step(learner: LearnerState, key: Array) -> tuple[LearnerState, Metrics]:
         physics_key, level_key, scene_key = jax.random.split(key, 3)
-        parameters = randomisation.sample(recipe.ranges, task.parameters_type, physics_key, config.worlds)
-        levels = risk.levels(learner_config.objective.risk, level_key, config.worlds)
+        levels = risk.spread_levels(learner_config.objective.risk, level_key, config.worlds)
+        strangeness = risk.strangeness(learner_config.objective.risk, level_key, levels)
+        parameters = randomisation.sample_beyond(recipe.ranges, task.parameters_type, physics_key, beyond, strangeness)
         charge = risk.multiplier_at(learner_config.objective.risk, multiplier, levels)
 
         def loss(actor: Params) -> tuple[Array, Metrics]:
             params = learner.params | learner.private | {"actor": actor}
             known = (task, learner_config, recipe, params, normalisers, models)
-            returns, costs = Episodes(*known, parameters, levels).run(scene_key)
-            total = jnp.mean((charge * costs - returns) / (1.0 + charge))
-            return total, {"actor_loss": total, "physics_return": jnp.mean(returns), "physics_cost": jnp.mean(costs)}
+            returns, costs = Episodes(*known, parameters, levels, config.longest).run(scene_key)
+            # Summed, so that what is handed back within one world does not depend on how many there are.
+            total = jnp.sum((charge * costs - returns) / (1.0 + charge))
+            mean = total / config.worlds
+            return total, {"actor_loss": mean, "physics_return": jnp.mean(returns), "physics_cost": jnp.mean(costs)}
 
         gradients, metrics = jax.grad(loss, has_aux=True)(learner.params["actor"])
+        gradients = jax.tree.map(lambda gradient: gradient / config.worlds, gradients)
         learner, norm = updates.descend(learner_config, learner, "actor", gradients)
         return learner, metrics | {"gradient_norm_actor": norm}
 
@@ -93,6 +107,8 @@ class Episodes:
     models: Parameters | None
     parameters: Parameters
     levels: Array
+    longest: float | None = None
+    """See `ThroughPhysics`."""
 
     def run(self, key: Array) -> tuple[Array, Array]:
         """Return and cost, with what it is charged for disagreement, [world] each."""
@@ -110,6 +126,8 @@ class Episodes:
         self, worlds: Worlds, posterior: NaturalPosterior
     ) -> tuple[tuple[Worlds, NaturalPosterior], tuple[Array, Array]]:
         nets, habits = self.config.objective.architecture, self.recipe.habits
+        if self.longest is not None:
+            worlds = cut_on_the_way_back(self.longest, worlds)
         latents = jax.vmap(encoder.mean)(posterior)
         condition = jax.vmap(lambda *example: architecture.condition(nets, *example))(latents, self.levels)
         seen = jax.vmap(self._see)(worlds.observation)
@@ -129,3 +147,38 @@ class Episodes:
 
     def _see(self, observation: Array) -> Array:
         return normalisation.see(self.config.objective.architecture, self.normalisers.observation, observation)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def cut_on_the_way_back(longest: float, worlds: Any) -> Any:
+    """The worlds as they are, [world] first in every array; the derivative with respect to each is cut to this length.
+
+    Where the motion of a world is unstable, derivatives grow by a factor with every decision on their way back, a
+    thousand times. A world whose derivative is no longer a number has nothing to say.
+    """
+    del longest
+    return worlds
+
+
+def _cut_forwards(longest: float, worlds: Any) -> tuple[Any, None]:
+    del longest
+    return worlds, None
+
+
+def _cut_backwards(longest: float, _: None, derivative: Any) -> tuple[Any]:
+    numbers = [leaf for leaf in jax.tree.leaves(derivative) if leaf.dtype != jax.dtypes.float0]
+    squares = [jnp.sum(jnp.square(leaf.reshape(leaf.shape[0], -1)), axis=1) for leaf in numbers]
+    length = jnp.sqrt(jnp.sum(jnp.stack(squares), axis=0))
+    says_something = jnp.isfinite(length)
+    share = longest / jnp.maximum(length, longest)
+
+    def cut(leaf: Array) -> Array:
+        if leaf.dtype == jax.dtypes.float0:
+            return leaf
+        along = (-1,) + (1,) * (leaf.ndim - 1)
+        return jnp.where(says_something.reshape(along), share.reshape(along) * leaf, 0.0)
+
+    return (jax.tree.map(cut, derivative),)
+
+
+cut_on_the_way_back.defvjp(_cut_forwards, _cut_backwards)

@@ -4,6 +4,7 @@ No maths lives here; one chunk of the loop is one compiled program, and several 
 method it is that learns, a `Recipe` says; without one it is the paper's.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -103,6 +104,14 @@ class TrainConfig:
     """Weight of the KL to the prior, if not the objective's own."""
     kl_limit: float | None = None
     """Nats that a latent may carry for `beta_kl` each; those beyond cost 0.1 more. None: no limit."""
+    beyond: float = 1.0
+    """How far training looks beyond the method's ranges, as a multiple of their width (beyond the paper).
+
+    Exploring worlds stray up to that far, each as far as chance will have it. Behind the actor's steps through the
+    physics worlds stray as far as the policy is careful: not at all at level 0, all the way at the highest level; for a
+    policy that takes no level, as far as chance will have it. Quiet worlds, by whose cost the multiplier goes, do not
+    stray.
+    """
     risk: RiskConfig = RiskConfig()
     through_physics: ThroughPhysics = ThroughPhysics()
     """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
@@ -124,6 +133,8 @@ class TrainConfig:
         sensible.positive(self, *rates, "reward_scale", "aim")
         sensible.share(self, "rate_left", "target_rate")
         sensible.discount(self, "reward_discount", "cost_discount")
+        if not 1.0 <= self.beyond < math.inf:
+            raise ValueError(f"beyond must be a number from 1 on, not {self.beyond:g}.")
         names.lookup("distribution of context sizes", self.context_sizes, replay.CONTEXT_SIZES)
 
 
@@ -240,7 +251,7 @@ def start(task: Task, config: TrainConfig, key: Array, recipe: Recipe | None = N
     def physics(key: Array, count: int) -> Parameters:
         return randomisation.sample(recipe.ranges, task.parameters_type, key, count)
 
-    parameters, ensemble = physics(physics_key, config.worlds), recipe.disagreement
+    parameters, ensemble = _worlds(task, config, recipe, physics_key), recipe.disagreement
     attacked = recipe.habits.attack is not None
     learner = recipe.init(learner_config(task, config, recipe), config.multiplier, learner_key)
     return TrainState(
@@ -253,6 +264,14 @@ def start(task: Task, config: TrainConfig, key: Array, recipe: Recipe | None = N
         # A copy: the caller may give the memory of either away.
         averaged=None if config.averaging is None else jax.tree.map(jnp.copy, learner.params["actor"]),
     )
+
+
+def _worlds(task: Task, config: TrainConfig, recipe: Recipe, key: Array) -> Parameters:
+    """The physics of all worlds: quiet ones from the method's ranges, those that explore from beyond them as well."""
+    stray = jax.random.uniform(jax.random.fold_in(key, 2), (config.worlds,))
+    explores = jnp.arange(config.worlds) >= collect.quiet_worlds(config.collect, config.worlds)
+    strangeness = jnp.where(explores, stray, 0.0)
+    return randomisation.sample_beyond(recipe.ranges, task.parameters_type, key, config.beyond, strangeness)
 
 
 def train_chunk(
@@ -275,7 +294,9 @@ def train_chunk(
     settings = learner_config(task, config, recipe)
     if settings.actor_steps is not None:
         given = (state.learner, state.normalisers, state.models)
-        learner, taught = through_physics.improve(task, config.through_physics, settings, recipe, *given)
+        learner, taught = through_physics.improve(
+            task, config.through_physics, settings, recipe, *given, beyond=config.beyond
+        )
         state, summary = state._replace(learner=learner), summary | taught
     if not recipe.contextual:
         return state, summary
