@@ -1,6 +1,7 @@
 from contextlib import nullcontext
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,7 +89,7 @@ def test_wider_ranges_have_the_same_middles_and_no_scale_falls_to_nothing():
 
 def test_strange_worlds_come_from_wider_ranges_and_others_from_the_ranges_themselves():
     key = jax.random.key(2)
-    strangeness = np.repeat(np.float32([0.0, 0.5, 1.0]), 4096)
+    strangeness = jnp.repeat(jnp.array([0.0, 0.5, 1.0]), 4096)
     drawn = randomisation.sample_beyond(TRAIN, CartParameters, key, 2.0, strangeness)
     # Mass [0.5, 2]: twice as wide would be [-0.25, 2.75], and no scale falls below half of 0.5. Thrust [0, 1] is added.
     edges = {"mass": ((0.5, 2.0), (0.375, 2.375), (0.25, 2.75)), "thrust": ((0.0, 1.0), (-0.25, 1.25), (-0.5, 1.5))}

@@ -11,7 +11,6 @@ noise. What the policy believes is taken as given. At level eta of a risk-condit
 teach it (paper: eq 11).
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,13 +148,16 @@ class Episodes:
         return normalisation.see(self.config.objective.architecture, self.normalisers.observation, observation)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def cut_on_the_way_back(longest: float, worlds: Any) -> Any:
     """The worlds as they are, [world] first in every array; the derivative with respect to each is cut to this length.
 
     Where the motion of a world is unstable, derivatives grow by a factor with every decision on their way back, a
     thousand times. A world whose derivative is no longer a number has nothing to say.
     """
+    return _cut(longest, worlds)
+
+
+def _as_they_are(longest: float, worlds: Any) -> Any:
     del longest
     return worlds
 
@@ -181,4 +183,5 @@ def _cut_backwards(longest: float, _: None, derivative: Any) -> tuple[Any]:
     return (jax.tree.map(cut, derivative),)
 
 
-cut_on_the_way_back.defvjp(_cut_forwards, _cut_backwards)
+_cut = jax.custom_vjp(_as_they_are, nondiff_argnums=(0,))
+_cut.defvjp(_cut_forwards, _cut_backwards)
