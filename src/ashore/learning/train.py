@@ -105,13 +105,9 @@ class TrainConfig:
     kl_limit: float | None = None
     """Nats that a latent may carry for `beta_kl` each; those beyond cost 0.1 more. None: no limit."""
     beyond: float = 1.0
-    """How far training looks beyond the method's ranges, as a multiple of their width (beyond the paper).
-
-    Exploring worlds stray up to that far, each as far as chance will have it. Behind the actor's steps through the
-    physics worlds stray as far as the policy is careful: not at all at level 0, all the way at the highest level; for a
-    policy that takes no level, as far as chance will have it. Quiet worlds, by whose cost the multiplier goes, do not
-    stray.
-    """
+    """How far worlds may stray from the method's ranges, as a multiple of their width (beyond the paper): those that
+    explore as chance will have it, those behind the actor's steps through the physics the farther the higher their
+    level (`risk.strangeness`), and the quiet ones, by whose cost the multiplier goes, not at all."""
     risk: RiskConfig = RiskConfig()
     through_physics: ThroughPhysics = ThroughPhysics()
     """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
