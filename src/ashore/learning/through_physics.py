@@ -42,7 +42,7 @@ class ThroughPhysics:
     longest: float | None = 100.0
     """Longest derivative of a world's loss with respect to what one decision hands on to the next; what is longer is
     cut to it on the way back. None: no limit, and a world whose motion is unstable outvotes all the others. On Platoon
-    the length is 1.6 at the median and 5 at 90 %; a seed without the limit was lost (docs/decisions, 17)."""
+    the length is about 2 at the median and 5 at 90 %; a seed without the limit was lost (docs/decisions, 17)."""
 
     def __post_init__(self) -> None:
         if self.steps < 0 or self.worlds < 1:
