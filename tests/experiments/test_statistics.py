@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ashore.experiments.statistics import difference, estimate
+from ashore.experiments.statistics import above, difference, estimate
 
 
 def test_mean_and_spread_across_environments_by_hand():
@@ -51,3 +51,51 @@ def test_the_interval_of_a_difference_covers_the_truth_about_as_often_as_it_says
         covered.append(result.low <= 0.5 <= result.high)
     # As above.
     assert 0.90 <= np.mean(covered) <= 0.97
+
+
+LEVELS, CURVE = np.array([0.0, 0.5, 1.0]), np.array([20.0, 16.0, 10.0])
+"""Costs at three levels; every unit of cost earns 10."""
+
+
+def curve(worlds: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    costs = CURVE[:, None, None] + worlds + seeds[:, None]
+    return costs, 10.0 * costs + 5.0
+
+
+def test_a_point_is_compared_with_the_curve_at_its_own_cost_by_hand():
+    worlds = np.random.default_rng(4).normal(size=64)
+    worlds -= worlds.mean()
+    # A cost of 13 is halfway between the levels 0.5 and 1, where the curve has 135.
+    found = above(LEVELS, curve(worlds, np.zeros(2)), (13.0 + worlds[None], 130.0 + 10.0 * worlds[None]))
+    assert found is not None
+    # Whatever worlds are drawn, curve and point move along the same line.
+    assert found == pytest.approx((0.75, 135.0, 5.0, 5.0, 5.0))
+
+
+def test_seeds_of_the_curve_are_drawn_together_and_those_of_the_point_for_themselves():
+    nothing = np.zeros(8)
+    # Seeds that differ along the curve change nothing. One of two points is 4 lower: both draws are it once in four.
+    point = np.array([[13.0] * 8] * 2), np.array([[131.0] * 8, [127.0] * 8])
+    found = above(LEVELS, curve(nothing, np.array([-1.0, 1.0])), point)
+    assert found is not None
+    assert (found.mean, found.low, found.high) == (pytest.approx(6.0), pytest.approx(4.0), pytest.approx(8.0))
+
+
+@pytest.mark.parametrize("cost", [9.9, 20.1])
+def test_a_cost_that_the_curve_never_has_is_compared_with_nothing(cost):
+    assert above(LEVELS, curve(np.zeros(4), np.zeros(1)), (np.full((1, 4), cost), np.ones((1, 4)))) is None
+
+
+def test_the_interval_above_a_curve_covers_the_truth_about_as_often_as_it_says():
+    generator = np.random.default_rng(102)
+    covered = []
+    for trial in range(300):
+        worlds = generator.normal(size=64)
+        costs, returns = curve(worlds, np.zeros(1))
+        noisy = costs + generator.normal(size=costs.shape), returns + generator.normal(size=costs.shape)
+        cost, earned = 13.0 + worlds[None], 130.0 + 10.0 * worlds[None]
+        found = above(LEVELS, noisy, (cost + generator.normal(size=(1, 64)), earned), seed=trial)
+        assert found is not None
+        covered.append(found.low <= 5.0 <= found.high)
+    # Three standard errors of 300 trials are 4 %.
+    assert 0.89 <= np.mean(covered) <= 0.98

@@ -84,18 +84,34 @@ def carts(monkeypatch):
     toy_suite.register(monkeypatch)
 
 
-def evaluation(cost: np.ndarray) -> Evaluation:
+def evaluation(cost: np.ndarray, earned: float = 10.0) -> Evaluation:
     """The same in all three shifts; an episode of 20 decisions is 4 windows."""
     everywhere = np.repeat(cost[:, None], 3, axis=1)
     windows = np.repeat(everywhere, 4, axis=3) / 4.0
     nothing = np.zeros(everywhere.shape[:3])
     eta = np.full((2, 3, 40), 0.5)
     return Evaluation(
-        SHIFTS, 10.0 * everywhere, everywhere, {"distance": everywhere}, 10.0 * windows, windows, eta, nothing, nothing
+        SHIFTS,
+        earned * everywhere,
+        everywhere,
+        {"distance": everywhere},
+        earned * windows,
+        windows,
+        eta,
+        nothing,
+        nothing,
     )
 
 
-def finish(pool, method: str, cost: np.ndarray, worlds: str = "same", own: str = "train", weights: str | None = None):
+def finish(
+    pool,
+    method: str,
+    cost: np.ndarray,
+    worlds: str = "same",
+    own: str = "train",
+    weights: str | None = None,
+    earned: float = 10.0,
+):
     """A cell that somebody made."""
     folder = pool / "toy" / "Cart" / method
     facts = {
@@ -109,7 +125,7 @@ def finish(pool, method: str, cost: np.ndarray, worlds: str = "same", own: str =
         "decisions_per_episode": 20,
         "budget": {"per_episode": 2.0},
     }
-    suite_evaluation.write(folder, evaluation(cost), facts)
+    suite_evaluation.write(folder, evaluation(cost, earned), facts)
     suite_cells.write_summary(folder, {"settings_sha256": "abc", "weights_sha256": weights and [weights]})
 
 
@@ -232,6 +248,47 @@ def test_what_cannot_be_compared_is_said(tmp_path, capsys):
     }.items():
         assert main(["suite", "compare", "toy", "nominal", second, "--out", str(tmp_path)]) == 2
         assert why in capsys.readouterr().err
+
+
+@pytest.fixture
+def levels(monkeypatch, tmp_path):
+    """Ours at levels 0 and 0.4, where it pays half; a unit of cost earns 10."""
+    cells = (*toy_suite.SUITE.cells, suites.Cell("Cart", "level_0.4"))
+    monkeypatch.setitem(suites.SUITES, "toy", replace(toy_suite.SUITE, cells=cells))
+    finish(tmp_path, "risk_adaptive", COST, weights="w")
+    finish(tmp_path, "without_risk_adaptation", COST, weights="w")
+    finish(tmp_path, "level_0.4", COST / 2.0, weights="w")
+
+
+AT_EQUAL_COST = ["suite", "compare", "toy", "risk_adaptive", "nominal", "--at-equal-cost"]
+
+
+def test_return_is_compared_at_the_cost_of_the_other(levels, tmp_path, capsys):
+    # Three quarters of the cost of level 0 (5 on average) are that of level 0.2. There ours earns 37.5, the other 30.
+    finish(tmp_path, "nominal", 0.75 * COST, earned=8.0)
+    assert main([*AT_EQUAL_COST, "--out", str(tmp_path), "--to", str(tmp_path / "to")]) == 0
+    assert "| Cart, Both | 3.8 | 30.0 | 37.5 | 0.20 | **+7.5** [" in capsys.readouterr().out
+    with (tmp_path / "to" / "risk_adaptive_less_nominal_at_equal_cost.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["worlds"] for row in rows] == ["Train", "Both"] and float(rows[0]["low"]) < 7.5
+    assert main(["suite", "figures", "toy", "--out", str(tmp_path), "--to", str(tmp_path / "to")]) == 0
+    assert (tmp_path / "to" / "reward_cost.png").stat().st_size > 1000
+
+
+def test_what_cannot_be_compared_at_equal_cost_is_said(levels, tmp_path, capsys):
+    def complaint(first: str = "risk_adaptive") -> str:
+        words = [first if word == "risk_adaptive" else word for word in AT_EQUAL_COST]
+        assert main([*words, "--out", str(tmp_path)]) == 2
+        return capsys.readouterr().err
+
+    assert "'nominal' on Cart has no numbers in" in complaint()
+    finish(tmp_path, "nominal", 2.0 * COST)
+    assert "'nominal' pays 10.0 in Cart, Train, which no level of 'risk_adaptive' does: 2.5 to 5.0." in complaint()
+    finish(tmp_path, "nominal", COST, worlds="others")
+    assert "'risk_adaptive' and 'nominal' did not meet the same worlds of Cart, Train." in complaint()
+    assert "'full_push' has fewer than two cells at fixed risk levels on Cart" in complaint("full_push")
+    finish(tmp_path, "level_0.4", COST / 2.0, weights="v")
+    assert "The levels of 'risk_adaptive' on Cart do not belong to one run" in complaint()
 
 
 def test_the_papers_rows_stand_beside_ours_even_where_nothing_is_there_yet(tmp_path, capsys):

@@ -14,7 +14,7 @@ from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
 from ashore.experiments import suite_cells, suite_evaluation, suite_run, training
 from ashore.experiments.suite_cells import CellSettings, Plan, Request, plans, status
-from ashore.experiments.suites import SUITES
+from ashore.experiments.suites import FIXED_LEVELS, SUITES, Cell
 from ashore.learning.disagreement import DisagreementConfig
 from ashore.methods.registry import METHODS
 from experiments import toy_suite
@@ -121,6 +121,24 @@ def test_ours_follows_the_schedule_and_without_it_is_the_same_run_at_level_0(poo
     assert not neutral.eta.any() and facts["weights_sha256"] == others["weights_sha256"] and facts["own"] == "train"
     # Two seeds, two sets of weights.
     assert careful.episode_cost.shape == (2, 3, 3, 2) and np.std(neutral.episode_return.mean(axis=(1, 2, 3))) > 0
+
+
+def test_a_fixed_level_is_the_run_of_ours_at_that_level_for_ever(tmp_path, monkeypatch):
+    cells = tuple(Cell("Cart", method) for method in ("without_risk_adaptation", "level_0.4"))
+    monkeypatch.setitem(SUITES, "toy", replace(toy_suite.SUITE, cells=cells))
+    conditioned = ("risk_adaptive.train.risk.conditioned=true",)
+    assert set(make(tmp_path / "pool", Onlooker(), set=conditioned).values()) == {"finished"}
+    assert toy_suite.trained == [tmp_path / "pool" / "toy" / "Cart" / "risk_adaptive"]
+    (careful, facts), (neutral, others) = (
+        suite_evaluation.read(tmp_path / "pool/toy/Cart" / c.method) for c in cells[::-1]
+    )
+    np.testing.assert_allclose(careful.eta, 0.4, rtol=1e-6)
+    assert not neutral.eta.any() and facts["weights_sha256"] == others["weights_sha256"]
+    assert np.all(careful.episode_return != neutral.episode_return)
+    # Policies that know no level would be the same at all of them.
+    onlooker = Onlooker()
+    assert make(tmp_path / "deaf", onlooker)["Cart / level_0.4"] == "failed"
+    assert "take no risk level: level 0.4 would be level 0." in onlooker.said[-1]
 
 
 def test_all_methods_meet_the_same_worlds_and_their_own_training_ones_are_known(pool):
@@ -233,7 +251,7 @@ def test_every_suite_names_what_exists():
         for shown in suite.shown:
             assert shown.task in {cell.task for cell in suite.cells}
         assert suite.paper_table is None or any(shown.paper for shown in suite.shown)
-        assert {cell.method for cell in suite.cells} <= set(METHODS)
+        assert {cell.method for cell in suite.cells} <= {*METHODS, *FIXED_LEVELS}
     # One pool: what `ablation` needs of our method, `table1` has made.
     mine = {plan.folder: plan.settings for plan in plans(Request("table1"))}
     shared = [plan for plan in plans(Request("ablation")) if plan.folder in mine]

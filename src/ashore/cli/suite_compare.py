@@ -8,7 +8,7 @@ import tyro
 
 from ashore.cli.options import UsageError
 from ashore.cli.suite_book import BookOptions, open_book
-from ashore.experiments import suite_comparison, suite_results
+from ashore.experiments import suite_comparison, suite_equal_cost, suite_results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,8 @@ class Options(BookOptions):
     """What it is compared with."""
     second_out: Path | None = None
     """Folder of the second one's cells, if another: the same method with other settings, for instance."""
+    at_equal_cost: bool = False
+    """Read off what the first one earns at the cost of the second, between its cells at fixed risk levels."""
     to: Path | None = None
     """Folder for the page and its numbers; OUT/PRESET/reports/NAME if left out."""
 
@@ -30,10 +32,10 @@ def run(options: Options) -> int:
     book, folder = open_book(options, options.to)
     try:
         other = suite_results.open_book(options.name, options.second_out or options.out, options.preset)
-        comparison = suite_comparison.compare(book, options.first, other, options.second)
+        way = suite_equal_cost if options.at_equal_cost else suite_comparison
+        paths = way.write(folder, way.compare(book, options.first, other, options.second))
     except ValueError as mistake:
         raise UsageError(str(mistake)) from mistake
-    paths = suite_comparison.write(folder, comparison)
     print(paths[0].read_text())
     print(f"differences: {', '.join(map(str, paths))}")
     return 0

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ashore.experiments.outcomes import COST, RETURN, DeploymentPoint, Outcome, RefinementTime
 from ashore.experiments.records import Row
-from ashore.experiments.suites import METHOD_NAMES
+from ashore.experiments.suites import FIXED_LEVELS, METHOD_NAMES
 
 Names = Callable[[str], str]
 """From a method to what the figure calls it."""
@@ -24,6 +24,7 @@ _THIN, _THICK = 0.6, 1.8
 _MARKS = "osD^vP*X"
 _OTHERS = colormaps["tab20b"]
 """Colours of methods that are not in `METHOD_NAMES`."""
+_OURS, _LEVEL_0 = "risk_adaptive", "without_risk_adaptation"
 _PROBE = "probe_"
 _LEGEND_ENTRY = 1.6
 """Width of a name in a legend, in inches."""
@@ -37,7 +38,8 @@ def as_it_is(name: str) -> str:
 def reward_cost_scatter(outcomes: Sequence[Outcome], names: Names = as_it_is) -> Figure:
     """Return against cost, one panel per task and kind of world, one mark per method; a line at the budget.
 
-    Bars are bootstrap intervals. The paper's numbers, in another unit, are not drawn.
+    Ours at fixed risk levels is a curve, which begins at level 0. Bars are bootstrap intervals. The paper's numbers, in
+    another unit, are not drawn.
     """
     ours = [row for row in outcomes if row.source == "ashore"]
     places = list(dict.fromkeys((row.task, row.worlds) for row in ours if row.metric == COST))
@@ -45,10 +47,13 @@ def reward_cost_scatter(outcomes: Sequence[Outcome], names: Names = as_it_is) ->
     for axes, place in zip(panels, places, strict=True):
         here = [row for row in ours if (row.task, row.worlds) == place]
         costs, returns = _by_method(here, COST), _by_method(here, RETURN)
-        for method in costs:
-            cost, reward = costs[method], returns.get(method)
-            if reward is None or cost.mean is None or reward.mean is None:
+        known = {method: (costs[method], returns[method]) for method in costs if method in returns}
+        known = {method: both for method, both in known.items() if all(row.mean is not None for row in both)}
+        _fixed_levels(axes, known)
+        for method, (cost, reward) in known.items():
+            if method in FIXED_LEVELS:
                 continue
+            assert cost.mean is not None and reward.mean is not None
             axes.errorbar(
                 cost.mean,
                 reward.mean,
@@ -63,9 +68,23 @@ def reward_cost_scatter(outcomes: Sequence[Outcome], names: Names = as_it_is) ->
         if limit is not None:
             axes.axvline(limit, **_BUDGET)
         axes.set(title=", ".join(place), xlabel="cost per episode", ylabel="return per episode")
-        axes.set_xlim(left=0.0)
+        if not known.keys() & FIXED_LEVELS.keys():
+            axes.set_xlim(left=0.0)
     _shared_legend(figure, panels)
     return figure
+
+
+def _fixed_levels(axes: Axes, known: Mapping[str, tuple[Outcome, Outcome]]) -> None:
+    """The curve of ours over its levels, each written beside its dot; nothing where no fixed level is known."""
+    levels = {method: level for method, level in FIXED_LEVELS.items() if method in known}
+    if not levels:
+        return
+    start = [known[_LEVEL_0]] if _LEVEL_0 in known else []
+    rows = [*start, *(known[method] for method in sorted(levels, key=levels.__getitem__))]
+    points = np.array([[row.mean for row in both] for both in rows], np.float64)
+    axes.plot(*points.T, "-", marker=".", color=_colour(_OURS), linewidth=1, label="Ours at fixed levels")
+    for level, point in zip(sorted(levels.values()), points[len(start) :], strict=True):
+        axes.annotate(f"{level:g}", tuple(point), xytext=(4, -9), textcoords="offset points", fontsize=7)
 
 
 def shift_bars(outcomes: Sequence[Outcome], names: Names = as_it_is) -> Figure:

@@ -51,6 +51,66 @@ def difference(first: np.ndarray | Array, second: np.ndarray | Array, seed: int 
     return _summary(float(one.mean() - other.mean()), one.mean(axis=0) - other.mean(axis=0), resampled)
 
 
+class AboveCurve(NamedTuple):
+    """How far a curve lies above a point, at the point's place along it."""
+
+    place: float
+    """Where the curve passes the point, by the numbers of its own points."""
+    value: float
+    """What the curve has there."""
+    mean: float
+    low: float
+    high: float
+    """How much more that is than the point has, and its bootstrap interval at 95 %."""
+
+
+def above(
+    numbers: np.ndarray, curve: tuple[np.ndarray, np.ndarray], point: tuple[np.ndarray, np.ndarray], seed: int = 0
+) -> AboveCurve | None:
+    """How much more a curve of return over cost has than a single point, at the cost of the point.
+
+    Means over environments make the curve, straight between two of its points; where a resampled point lies beyond its
+    end, the last piece goes on. Environments are drawn for curve and point at once; training seeds for each, and one
+    draw of them for all points of the curve, which are the same policies.
+
+    Args:
+        numbers: what the curve's points are called, such as their risk levels, [point].
+        curve: cost and return, [point, seed, environment].
+        point: cost and return, [seed, environment].
+
+    Returns:
+        None where the curve does not reach the cost of the point.
+    """
+    costs, returns = (np.asarray(part, np.float64) for part in curve)
+    cost, earned = (_by_seed(part) for part in point)
+    assert costs.shape == returns.shape and costs.shape[2] == cost.shape[1], (costs.shape, cost.shape)
+    means = costs.mean(axis=(1, 2))
+    if not means.min() <= cost.mean() <= means.max():
+        return None
+    generator = np.random.default_rng(seed)
+    rows, point_rows, columns = (_drawn(count, generator) for count in (costs.shape[1], len(cost), cost.shape[1]))
+    drawn = [np.stack([_means(table, rows, columns) for table in part], axis=1) for part in (costs, returns)]
+    at, beside = (_means(table, point_rows, columns) for table in (cost, earned))
+    value = _read_off(means[None], returns.mean(axis=(1, 2))[None], cost.mean()[None])[0]
+    place = _read_off(means[None], np.asarray(numbers, np.float64)[None], cost.mean()[None])[0]
+    tail = 100.0 * (1.0 - LEVEL) / 2.0
+    low, high = np.percentile(_read_off(drawn[0], drawn[1], at) - beside, [tail, 100.0 - tail])
+    return AboveCurve(float(place), float(value), float(value - earned.mean()), float(low), float(high))
+
+
+def _read_off(costs: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The values of piecewise straight curves, [curve, point], each at one cost, [curve]."""
+    order = np.argsort(costs, axis=1, kind="stable")
+    costs, values = np.take_along_axis(costs, order, axis=1), np.take_along_axis(values, order, axis=1)
+    piece = np.clip((costs < at[:, None]).sum(axis=1), 1, costs.shape[1] - 1)[:, None]
+    (left, right), (low, high) = (
+        (np.take_along_axis(part, piece - 1, axis=1)[:, 0], np.take_along_axis(part, piece, axis=1)[:, 0])
+        for part in (costs, values)
+    )
+    share = np.divide(at - left, right - left, out=np.zeros_like(at), where=right > left)
+    return low + share * (high - low)
+
+
 def _by_seed(values: np.ndarray | Array) -> np.ndarray:
     return np.asarray(values, np.float64).reshape(-1, np.shape(values)[-1])
 

@@ -5,7 +5,7 @@
                                summary.json                                        written last: the cell is finished
 
 All suites use one pool, so that a cell is made once. `without_risk_adaptation` has a folder of its own and no run: it
-is the run of `risk_adaptive` at risk level 0.
+is the run of `risk_adaptive` at risk level 0, and so are the others at a fixed level.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ from ashore.experiments import presets, settings, training
 from ashore.experiments.calibration import CautionConfig
 from ashore.experiments.decision_work import WorkConfig
 from ashore.experiments.suite_evaluation import Protocol
-from ashore.experiments.suites import CALIBRATED_LONGER, EQUAL_TERMS, SCALES, SUITES, Cell, Scale, Suite
+from ashore.experiments.suites import CALIBRATED_LONGER, EQUAL_TERMS, FIXED_LEVELS, SCALES, SUITES, Cell, Scale, Suite
 from ashore.experiments.training import TrainingRun
 from ashore.methods import registry
 
 SUMMARY = "summary.json"
 SCHEMA = 1
 POOL = Path("runs/suites")
-TRAINED_AS = {"without_risk_adaptation": "risk_adaptive"}
+TRAINED_AS = dict.fromkeys(("without_risk_adaptation", *FIXED_LEVELS), "risk_adaptive")
 """Methods that are another one's run, deployed otherwise."""
 CALIBRATED = ("risk_adaptive",)
 """Methods that are deployed by a calibrated schedule."""

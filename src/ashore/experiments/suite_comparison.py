@@ -60,14 +60,14 @@ def compare(first_book: Book, first: str, second_book: Book, second: str) -> Com
     left_out: list[str] = []
     done: set[tuple[str, ...]] = set()
     for shown in first_book.suite.shown:
-        one, other = _cell_of(first_book, first, shown.task), _cell_of(second_book, second, shown.task)
+        one, other = cell_of(first_book, first, shown.task), cell_of(second_book, second, shown.task)
         if one is None or other is None:
             continue
         missing = [found for found in (one, other) if found.evaluation is None]
         left_out += [f"'{m.cell.method}' on {m.cell.task} has no numbers in {m.folder}: {m.missing}." for m in missing]
         if missing:
             continue
-        if _same_worlds(one, other, shown):
+        if same_worlds(one, other, shown):
             # The ranges of two methods' own may be those of another row, whose numbers would be the same.
             worlds = (shown.task, *(suite_results.shifts_of(one, shown) or ()))
             if worlds in done:
@@ -82,13 +82,14 @@ def compare(first_book: Book, first: str, second_book: Book, second: str) -> Com
     return Comparison(rows, left_out)
 
 
-def _cell_of(book: Book, method: str, task: str) -> Found | None:
+def cell_of(book: Book, method: str, task: str) -> Found | None:
     """The method's cell; None where the suite has none of it for this task."""
     names.lookup("method of this suite", method, {cell.method: cell for cell in book.suite.cells})
     return next((found for found in book.of_task(task) if found.cell.method == method), None)
 
 
-def _same_worlds(one: Found, other: Found, shown: Shown) -> bool:
+def same_worlds(one: Found, other: Found, shown: Shown) -> bool:
+    """Whether two cells met the same physics and scenes of one kind of world."""
     shifts = suite_results.shifts_of(one, shown)
     if shifts is None or shifts != suite_results.shifts_of(other, shown):
         return False
@@ -106,7 +107,7 @@ def _difference(one: Found, other: Found, shown: Shown, metric: str) -> Differen
         assert table is not None, metric
         values.append(table.astype(np.float64))
     first, second = values
-    figure = estimate(first - second) if _same_policies(one, other) else difference(first, second)
+    figure = estimate(first - second) if same_policies(one, other) else difference(first, second)
     return Difference(
         task=shown.task,
         first=one.cell.method,
@@ -125,7 +126,7 @@ def _difference(one: Found, other: Found, shown: Shown, metric: str) -> Differen
     )
 
 
-def _same_policies(one: Found, other: Found) -> bool:
+def same_policies(one: Found, other: Found) -> bool:
     """Two ways to deploy one run share its seeds, which are then paired as the worlds are."""
     assert one.summary is not None and other.summary is not None
     weights = one.summary.get("weights_sha256")

@@ -1,4 +1,4 @@
-"""Who acts in an evaluation: a trained policy at risk level 0, the same by its calibrated schedule, or a controller."""
+"""Who acts in an evaluation: a trained policy at one risk level, the same by its schedule, or a controller."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,6 +96,21 @@ def neutral_drivers(run: Path, compute: str) -> list[Driver]:
     described = training.load(run)
     nets = _in(compute, architecture(training.task_of(described), described.train))
     return [Driver(NeutralPolicy(nets), weights, None, (0,), np.zeros(1)) for weights in load_policies(run)]
+
+
+def fixed_drivers(run: Path, level: float, compute: str) -> list[Driver]:
+    """Every seed of a run at one risk level for ever.
+
+    Raises:
+        ValueError: its policies take no risk level.
+    """
+    described = training.load(run)
+    task = training.task_of(described)
+    nets = _in(compute, architecture(task, described.train))
+    if not nets.risk_conditioned:
+        raise ValueError(f"The policies of {run} take no risk level: level {level:g} would be level 0.")
+    policy = CarefulPolicy(nets, budget(task, described.train).discounted, "actor")
+    return [Driver(policy, weights, None, (0,), np.full(1, level)) for weights in load_policies(run)]
 
 
 def careful_drivers(run: Path) -> list[Driver]:

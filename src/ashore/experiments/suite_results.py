@@ -20,7 +20,7 @@ from ashore.experiments.outcomes import COST, COST_SHARE, RETURN, DeploymentPoin
 from ashore.experiments.records import Row
 from ashore.experiments.statistics import estimate
 from ashore.experiments.suite_evaluation import OWN, Evaluation
-from ashore.experiments.suites import METHOD_NAMES, SUITES, Cell, Shown, Suite
+from ashore.experiments.suites import FIXED_LEVELS, METHOD_NAMES, SUITES, Cell, Shown, Suite
 
 NOT_COMPARABLE = "NOT COMPARABLE"
 FIRST_COST, OVER_BUDGET = "cost, first episode", "worlds over budget"
@@ -113,6 +113,8 @@ def _find(pool: Path, cell: Cell) -> Found:
 
 def method_name(method: str) -> str:
     """What tables and figures call a method."""
+    if method in FIXED_LEVELS:
+        return f"{METHOD_NAMES['risk_adaptive']} at {FIXED_LEVELS[method]:g}"
     return METHOD_NAMES.get(method, method)
 
 

@@ -33,6 +33,7 @@ from ashore.experiments.statistics import estimate
 from ashore.experiments.suite_cells import CellSettings, Plan, WorkSettings
 from ashore.experiments.suite_drivers import Driver
 from ashore.experiments.suite_evaluation import OWN, Evaluation, Met
+from ashore.experiments.suites import FIXED_LEVELS
 from ashore.methods import registry
 
 FAILURE = "failure.txt"
@@ -280,6 +281,8 @@ def _drivers(plan: Plan, task: Task) -> list[Callable[[Met], Driver]]:
         return [lambda met: suite_drivers.controller_driver(task, method, met.physics)]
     if resolved.calibration is not None:
         ready = suite_drivers.careful_drivers(plan.run)
+    elif resolved.method in FIXED_LEVELS:
+        ready = suite_drivers.fixed_drivers(plan.run, FIXED_LEVELS[resolved.method], resolved.protocol.compute)
     else:
         ready = suite_drivers.neutral_drivers(plan.run, resolved.protocol.compute)
     return [lambda _, driver=driver: driver for driver in ready]

@@ -26,6 +26,7 @@ from ashore.experiments.exporting import export_run, load_trained, read_calibrat
 from ashore.experiments.scripted_pilot import ScriptedPilot
 from ashore.experiments.suite_cells import CALIBRATED, DECISION_WORK, Plan
 from ashore.experiments.suite_results import method_name
+from ashore.experiments.suites import FIXED_LEVELS
 from ashore.methods import registry
 from ashore.methods.base import Method
 from ashore_runtime import Refused
@@ -125,6 +126,8 @@ class _Crew:
 
     def board(self, plan: Plan, world: World) -> _Aboard:
         """A pilot in the world; a ValueError in one sentence where there is none."""
+        if plan.cell.method in FIXED_LEVELS:
+            raise ValueError("a fixed risk level is measured and not filmed.")
         task, method = plan.cell.task, registry.lookup(plan.cell.method)
         if plan.run is None:
             env = AshoreEnv(task, None, world.parameters)

@@ -25,6 +25,10 @@ METHOD_NAMES = {
 }
 """What tables and figures call a method."""
 
+FIXED_LEVELS = {f"level_{level}": level for level in (0.2, 0.4, 0.6, 0.8, 0.95)}
+"""Ours at one risk level for ever: the points between which a calibrated schedule moves, beside
+`without_risk_adaptation`, which is the one at 0."""
+
 _SPIDR = (
     "spidr.train.spidr.ranges=train",
     "spidr.train.spidr.compare=dynamics",
@@ -134,6 +138,7 @@ CALIBRATED_LONGER: dict[tuple[str, str], CalibrationConfig] = {
 
 _TABLE_1 = ("risk_adaptive", "nominal", "domain_randomisation", "spidr", "robust")
 _DEPLOYED = ("risk_adaptive", "without_risk_adaptation", "nominal", "domain_randomisation", "spidr", "robust", "pearl")
+_FRONTIER = ("risk_adaptive", "without_risk_adaptation", *FIXED_LEVELS, "domain_randomisation", "spidr", "nominal")
 
 
 def _cells(task: str, *methods: str) -> tuple[Cell, ...]:
@@ -191,6 +196,18 @@ SUITES: dict[str, Suite] = {
         paper_table=paper_numbers.TABLE_1,
         figures=("scatter", "deployment", "training", "encoder", "charge", "calibration"),
         deployed_in=(("Platoon", "deploy"),),
+    ),
+    "ood_frontier": Suite(
+        summary="PointGoal2: what every level of ours earns and pays under mild, medium and high shifts",
+        cells=_cells("PointGoal2", *_FRONTIER),
+        shown=tuple(Shown("PointGoal2", name.capitalize(), (name,)) for name in ("mild", "medium", "high")),
+        figures=("scatter",),
+    ),
+    "platoon_frontier": Suite(
+        summary="Platoon: what every level of ours earns and pays in training and in deployment",
+        cells=_cells("Platoon", *_FRONTIER),
+        shown=(Shown("Platoon", "Train ranges", ("train",)), Shown("Platoon", "Deploy", ("deploy",))),
+        figures=("scatter",),
     ),
     "complexity": Suite(
         summary="what a decision costs: operations counted, refinement timed, beside the paper's",
