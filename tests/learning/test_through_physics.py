@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from tests.compilation import jit
 from tests.learning import small_learner
@@ -105,6 +106,39 @@ def test_rates_fall_over_the_steps_that_the_actor_takes():
     assert settings(CONFIG).actor_steps is None
     # Twelve decisions in chunks of three: four chunks of two steps.
     assert settings(TAUGHT).actor_steps == 8
+
+
+def test_the_last_fifth_of_a_run_may_have_more_steps():
+    often = ThroughPhysics(steps=2, late=5)
+    assert [int(often.steps_after(chunk, 11)) for chunk in range(1, 12)] == [2] * 9 + [10] * 2
+    assert often.all_steps(11) == 2 * 9 + 10 * 2 and replace(often, late=1).all_steps(11) == 22
+    # Fifteen decisions in chunks of three: the last of five chunks is late.
+    config = replace(TAUGHT, decisions=15, through_physics=replace(TAUGHT.through_physics, late=3))
+    assert settings(config).actor_steps == 4 * 2 + 6
+    chunk = jit(lambda state: train.train_chunk(TASK, config, state))
+    state, taken = train.start(TASK, config, jax.random.key(0)), []
+    for _ in range(5):
+        state, metrics = chunk(state)
+        taken.append(int(optax.tree.get(state.learner.optimisers["actor"], "count", filtering=_of_adam)))
+        assert np.isfinite(metrics["physics_return"])
+    assert taken == [2, 4, 6, 8, 14]
+
+
+def _of_adam(path, _) -> bool:
+    return any(getattr(part, "tuple_name", None) == "ScaleByAdamState" for part in path)
+
+
+def test_metrics_are_the_mean_over_the_steps_that_were_taken():
+    state = train.start(TASK, TAUGHT, jax.random.key(0))
+    still = replace(settings(TAUGHT), actor_learning_rate=1e-12, weight_decay=0.0)
+    improve = jit(
+        lambda steps: through_physics.improve(
+            TASK, TAUGHT.through_physics, still, RECIPE, state.learner, state.normalisers, None, steps=steps
+        )[1]["physics_return"]
+    )
+    one, *_, many = (float(improve(steps)) for steps in (1, 4, 16))
+    # The same actor in other worlds: not the sum of sixteen.
+    assert one != many and many == pytest.approx(one, rel=0.5)
 
 
 def test_derivatives_are_cut_by_world_on_the_way_back_alone():

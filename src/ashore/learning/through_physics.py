@@ -37,6 +37,8 @@ class ThroughPhysics:
 
     steps: int = 0
     """Steps at the end of every chunk; 0 leaves the actor to the critics, as in the paper."""
+    late: int = 1
+    """How many times as many in the last fifth of the run, when what the actor is told about its world has settled."""
     worlds: int = 64
     """Worlds behind every step, drawn anew from the method's own ranges; each runs for one whole episode."""
     longest: float | None = 100.0
@@ -47,7 +49,20 @@ class ThroughPhysics:
     def __post_init__(self) -> None:
         if self.steps < 0 or self.worlds < 1:
             raise ValueError("The gradient through the physics takes no negative steps, over at least one world.")
+        sensible.at_least(self, 1, "late")
         sensible.positive(self, "longest")
+
+    def steps_after(self, chunk: Array | int, chunks: int) -> Array:
+        """Steps at the end of a chunk, which is counted from 1 to `chunks`."""
+        return jnp.where(chunk > chunks - _late_chunks(chunks), self.late * self.steps, self.steps)
+
+    def all_steps(self, chunks: int) -> int:
+        """Steps of a whole run."""
+        return self.steps * (chunks + (self.late - 1) * _late_chunks(chunks))
+
+
+def _late_chunks(chunks: int) -> int:
+    return chunks // 5
 
 
 def improve(
@@ -60,10 +75,12 @@ def improve(
     models: Parameters | None,
     *,
     beyond: float = 1.0,
+    steps: Array | int | None = None,
 ) -> tuple[LearnerState, Metrics]:
-    """`config.steps` steps of the actor, and their metrics on average.
+    """Some steps of the actor, and their metrics on average.
 
     Args:
+        steps: how many, at least one; `config.steps` if left out.
         models: the ensemble whose disagreement the method is charged for, if it is.
         beyond: how far worlds stray at the highest level, as a multiple of the width of their ranges.
     """
@@ -90,9 +107,17 @@ def improve(
         learner, norm = updates.descend(learner_config, learner, "actor", gradients)
         return learner, metrics | {"gradient_norm_actor": norm}
 
-    key, *keys = jax.random.split(learner.key, config.steps + 1)
-    learner, metrics = jax.lax.scan(one_step, learner._replace(key=key), jnp.stack(keys))
-    return learner, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+    key, steps_key = jax.random.split(learner.key)
+    count = jnp.asarray(config.steps if steps is None else steps, jnp.int32)
+
+    def another(number: Array, carry: tuple[LearnerState, Metrics]) -> tuple[LearnerState, Metrics]:
+        learner, sums = carry
+        learner, metrics = one_step(learner, jax.random.fold_in(steps_key, number))
+        return learner, jax.tree.map(jnp.add, sums, metrics)
+
+    nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), jax.eval_shape(one_step, learner, key)[1])
+    learner, sums = jax.lax.fori_loop(0, count, another, (learner._replace(key=key), nothing))
+    return learner, jax.tree.map(lambda total: total / count.astype(jnp.float32), sums)
 
 
 @dataclass(frozen=True)

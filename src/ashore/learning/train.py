@@ -133,6 +133,11 @@ class TrainConfig:
             raise ValueError(f"beyond must be a number from 1 on, not {self.beyond:g}.")
         names.lookup("distribution of context sizes", self.context_sizes, replay.CONTEXT_SIZES)
 
+    @property
+    def chunks(self) -> int:
+        """Compiled calls in the whole run."""
+        return self.decisions // self.chunk
+
 
 class TrainState(NamedTuple):
     """Everything that a run needs to go on."""
@@ -202,7 +207,7 @@ def learner_config(task: Task, config: TrainConfig, recipe: Recipe) -> LearnerCo
         encoder_learning_rate=config.encoder_learning_rate,
         rate_left=config.rate_left,
         total_updates=max(1, (config.decisions - config.learning_starts) * config.updates_per_decision),
-        actor_steps=config.decisions // config.chunk * config.through_physics.steps if taught_by_physics else None,
+        actor_steps=config.through_physics.all_steps(config.chunks) if taught_by_physics else None,
         target_rate=config.target_rate,
     )
 
@@ -289,9 +294,10 @@ def train_chunk(
     summary = _summary(metrics)
     settings = learner_config(task, config, recipe)
     if settings.actor_steps is not None:
+        steps = config.through_physics.steps_after(state.collector.decisions // config.chunk, config.chunks)
         given = (state.learner, state.normalisers, state.models)
         learner, taught = through_physics.improve(
-            task, config.through_physics, settings, recipe, *given, beyond=config.beyond
+            task, config.through_physics, settings, recipe, *given, beyond=config.beyond, steps=steps
         )
         state, summary = state._replace(learner=learner), summary | taught
     if not recipe.contextual:
