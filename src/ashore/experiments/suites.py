@@ -138,7 +138,7 @@ CALIBRATED_LONGER: dict[tuple[str, str], CalibrationConfig] = {
 
 _TABLE_1 = ("risk_adaptive", "nominal", "domain_randomisation", "spidr", "robust")
 _DEPLOYED = ("risk_adaptive", "without_risk_adaptation", "nominal", "domain_randomisation", "spidr", "robust", "pearl")
-_FRONTIER = ("risk_adaptive", "without_risk_adaptation", *FIXED_LEVELS, "domain_randomisation", "spidr", "nominal")
+_FRONTIER = ("risk_adaptive", "without_risk_adaptation", *FIXED_LEVELS, "domain_randomisation", "spidr")
 
 
 def _cells(task: str, *methods: str) -> tuple[Cell, ...]:
