@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ashore.experiments.statistics import above, difference, estimate
+from ashore.experiments.statistics import above, difference, estimate, rises_or_falls
 
 
 def test_mean_and_spread_across_environments_by_hand():
@@ -63,22 +63,57 @@ def curve(worlds: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def test_a_point_is_compared_with_the_curve_at_its_own_cost_by_hand():
-    worlds = np.random.default_rng(4).normal(size=64)
-    worlds -= worlds.mean()
     # A cost of 13 is halfway between the levels 0.5 and 1, where the curve has 135.
-    found = above(LEVELS, curve(worlds, np.zeros(2)), (13.0 + worlds[None], 130.0 + 10.0 * worlds[None]))
-    assert found is not None
-    # Whatever worlds are drawn, curve and point move along the same line.
+    flat = np.zeros((1, 8))
+    found = above(LEVELS, curve(np.zeros(8), np.zeros(2)), (13.0 + flat, 130.0 + flat))
     assert found == pytest.approx((0.75, 135.0, 5.0, 5.0, 5.0))
 
 
-def test_seeds_of_the_curve_are_drawn_together_and_those_of_the_point_for_themselves():
-    nothing = np.zeros(8)
-    # Seeds that differ along the curve change nothing. One of two points is 4 lower: both draws are it once in four.
-    point = np.array([[13.0] * 8] * 2), np.array([[131.0] * 8, [127.0] * 8])
-    found = above(LEVELS, curve(nothing, np.array([-1.0, 1.0])), point)
+def test_what_worlds_give_to_curve_and_point_alike_cancels():
+    # Rich worlds and poor ones: drawn for each, they would make the interval tens wide.
+    riches = np.random.default_rng(4).normal(scale=100.0, size=64)
+    costs, returns = curve(np.zeros(64), np.zeros(1))
+    flat = np.zeros((1, 64))
+    found = above(LEVELS, (costs, returns + riches), (13.0 + flat, 130.0 + flat + riches))
     assert found is not None
-    assert (found.mean, found.low, found.high) == (pytest.approx(6.0), pytest.approx(4.0), pytest.approx(8.0))
+    assert (found.mean, found.low, found.high) == (pytest.approx(5.0), pytest.approx(5.0), pytest.approx(5.0))
+
+
+def test_all_points_of_the_curve_have_the_same_draw_of_seeds():
+    # Three seeds that earn 1 less, as much, and 1 more everywhere. All draws are the poorest once in 27, which is more
+    # than the 2.5 % beyond the interval's end; two points with draws of their own would both have them once in 729.
+    costs, returns = curve(np.zeros(4), np.zeros(3))
+    returns = returns + np.array([-1.0, 0.0, 1.0])[:, None]
+    flat = np.zeros((1, 4))
+    found = above(LEVELS, (costs, returns), (13.0 + flat, 130.0 + flat))
+    assert found is not None and (found.low, found.high) == (pytest.approx(4.0), pytest.approx(6.0))
+
+
+def test_seeds_of_the_point_are_drawn_with_the_curve_where_they_are_the_same():
+    # The point is the curve's own at level 0.5.
+    costs, returns = curve(np.zeros(4), np.zeros(2))
+    returns = returns + np.array([-2.0, 2.0])[:, None]
+    own = (costs[1], returns[1])
+    paired, apart = (above(LEVELS, (costs, returns), own, paired=paired) for paired in (True, False))
+    assert paired is not None and apart is not None
+    assert paired == pytest.approx((0.5, 165.0, 0.0, 0.0, 0.0))
+    assert (apart.mean, apart.low, apart.high) == (pytest.approx(0.0), pytest.approx(-4.0), pytest.approx(4.0))
+
+
+def test_a_draw_beyond_the_end_goes_on_along_the_last_piece():
+    # Half of the point's seeds pay 9, where the curve would have 95, and half 11.
+    point = np.array([[9.0] * 4, [11.0] * 4]), np.full((2, 4), 100.0)
+    found = above(LEVELS, curve(np.zeros(4), np.zeros(1)), point)
+    assert found is not None and found.value == pytest.approx(105.0)
+    assert (found.low, found.high) == (pytest.approx(-5.0), pytest.approx(15.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "does"),
+    [([1.0, 2.0, 3.0], True), ([3.0, 2.0, 0.0], True), ([1.0, 1.0], False), ([20.0, 14.0, 16.0], False)],
+)
+def test_a_curve_is_one_only_where_it_rises_or_falls(values, does):
+    assert rises_or_falls(np.array(values)) == does
 
 
 @pytest.mark.parametrize("cost", [9.9, 20.1])

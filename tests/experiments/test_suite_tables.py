@@ -283,12 +283,22 @@ def test_what_cannot_be_compared_at_equal_cost_is_said(levels, tmp_path, capsys)
 
     assert "'nominal' on Cart has no numbers in" in complaint()
     finish(tmp_path, "nominal", 2.0 * COST)
-    assert "'nominal' pays 10.0 in Cart, Train, which no level of 'risk_adaptive' does: 2.5 to 5.0." in complaint()
+    assert (
+        "'nominal' pays 10.0 in Cart, Train, which no measured level of 'risk_adaptive' does: 2.5 to 5.0."
+        in complaint()
+    )
     finish(tmp_path, "nominal", COST, worlds="others")
     assert "'risk_adaptive' and 'nominal' did not meet the same worlds of Cart, Train." in complaint()
-    assert "'full_push' has fewer than two cells at fixed risk levels on Cart" in complaint("full_push")
+    assert "'full_push' takes no risk levels: what has cells at fixed ones is 'risk_adaptive'." in complaint(
+        "full_push"
+    )
+    finish(tmp_path, "nominal", COST)
+    finish(tmp_path, "level_0.4", COST, weights="w")
+    assert "The cost of 'risk_adaptive' does not fall from level to level in Cart, Train." in complaint()
     finish(tmp_path, "level_0.4", COST / 2.0, weights="v")
     assert "The levels of 'risk_adaptive' on Cart do not belong to one run" in complaint()
+    (tmp_path / "toy" / "Cart" / "level_0.4" / "summary.json").unlink()
+    assert "'level_0.4' on Cart has no numbers in" in complaint()
 
 
 def test_the_papers_rows_stand_beside_ours_even_where_nothing_is_there_yet(tmp_path, capsys):

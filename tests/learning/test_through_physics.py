@@ -14,6 +14,7 @@ from tests.learning.test_train import CONFIG
 from tests.toy_world import PERIOD, Cart, CartConfig, CartParameters
 
 from ashore.environments import tasks
+from ashore.experiments.matrix_work import flops
 from ashore.learning import normalisation, plain_updates, through_physics, train, updates
 from ashore.learning.risk import RiskConfig
 from ashore.learning.through_physics import Episodes, ThroughPhysics
@@ -122,10 +123,34 @@ def test_the_last_fifth_of_a_run_may_have_more_steps():
         taken.append(int(optax.tree.get(state.learner.optimisers["actor"], "count", filtering=_of_adam)))
         assert np.isfinite(metrics["physics_return"])
     assert taken == [2, 4, 6, 8, 14]
+    # Several seeds in one program, as a run has them, are each what they are alone.
+    together = jit(jax.vmap(lambda state: train.train_chunk(TASK, config, state)[0]))
+    seeds = jax.vmap(lambda key: train.start(TASK, config, key))(jnp.stack([jax.random.key(0), jax.random.key(1)]))
+    for _ in range(5):
+        seeds = together(seeds)
+    for alone, beside in zip(*(jax.tree.leaves(one.learner.params["actor"]) for one in (state, seeds)), strict=True):
+        np.testing.assert_allclose(alone, beside[0], rtol=1e-4, atol=1e-5)
 
 
 def _of_adam(path, _) -> bool:
     return any(getattr(part, "tuple_name", None) == "ScaleByAdamState" for part in path)
+
+
+def test_what_would_do_nothing_is_refused():
+    with pytest.raises(ValueError, match="which are 0"):
+        ThroughPhysics(late=2)
+    with pytest.raises(ValueError, match="A run of 4 chunks has no last fifth"):
+        replace(TAUGHT, through_physics=ThroughPhysics(steps=1, late=2))
+
+
+def test_the_work_of_all_steps_is_counted():
+    def work(steps: int) -> int:
+        config = replace(TAUGHT, through_physics=ThroughPhysics(steps=steps, worlds=4))
+        state = jax.eval_shape(lambda key: train.start(TASK, config, key), jax.random.key(0))
+        return flops(lambda state: train.train_chunk(TASK, config, state), state)
+
+    one, two, three = (work(steps) for steps in (1, 2, 3))
+    assert two - one == three - two > 0
 
 
 def test_metrics_are_the_mean_over_the_steps_that_were_taken():
@@ -177,7 +202,7 @@ def test_worlds_stray_where_the_policy_is_careful_and_nowhere_else(neutral_share
     state = train.start(TASK, replace(TAUGHT, risk=risk), jax.random.key(0))
     improve = jit(
         lambda beyond: through_physics.improve(
-            TASK, TAUGHT.through_physics, config, RECIPE, state.learner, state.normalisers, None, beyond=beyond
+            TASK, TAUGHT.through_physics, config, RECIPE, state.learner, state.normalisers, None, beyond=beyond, steps=2
         )[1]["physics_return"],
         static_argnums=0,
     )

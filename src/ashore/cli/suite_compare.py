@@ -1,6 +1,7 @@
 """`ashore suite compare NAME FIRST SECOND`: how much more the one earns and pays than the other, worlds paired."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -32,10 +33,15 @@ def run(options: Options) -> int:
     book, folder = open_book(options, options.to)
     try:
         other = suite_results.open_book(options.name, options.second_out or options.out, options.preset)
-        way = suite_equal_cost if options.at_equal_cost else suite_comparison
-        paths = way.write(folder, way.compare(book, options.first, other, options.second))
+        if options.at_equal_cost:
+            along = suite_equal_cost.compare(book, options.first, other, options.second)
+            write = partial(suite_equal_cost.write, folder, along)
+        else:
+            comparison = suite_comparison.compare(book, options.first, other, options.second)
+            write = partial(suite_comparison.write, folder, comparison)
     except ValueError as mistake:
         raise UsageError(str(mistake)) from mistake
+    paths = write()
     print(paths[0].read_text())
     print(f"differences: {', '.join(map(str, paths))}")
     return 0

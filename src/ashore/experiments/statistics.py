@@ -65,30 +65,40 @@ class AboveCurve(NamedTuple):
 
 
 def above(
-    numbers: np.ndarray, curve: tuple[np.ndarray, np.ndarray], point: tuple[np.ndarray, np.ndarray], seed: int = 0
+    numbers: np.ndarray,
+    curve: tuple[np.ndarray, np.ndarray],
+    point: tuple[np.ndarray, np.ndarray],
+    *,
+    paired: bool = False,
+    seed: int = 0,
 ) -> AboveCurve | None:
     """How much more a curve of return over cost has than a single point, at the cost of the point.
 
-    Means over environments make the curve, straight between two of its points; where a resampled point lies beyond its
-    end, the last piece goes on. Environments are drawn for curve and point at once; training seeds for each, and one
-    draw of them for all points of the curve, which are the same policies.
+    Means over environments make the curve, straight between two of its points, the cost of which must rise or fall all
+    the way. Where a resampled point lies beyond the end, the last piece goes on for its own length. Environments are
+    drawn for curve and point at once; training seeds for each, and one draw of them for all points of the curve, which
+    are the same policies.
 
     Args:
         numbers: what the curve's points are called, such as their risk levels, [point].
         curve: cost and return, [point, seed, environment].
         point: cost and return, [seed, environment].
+        paired: whether the point's seeds are those of the curve, and drawn with them.
 
     Returns:
         None where the curve does not reach the cost of the point.
     """
     costs, returns = (np.asarray(part, np.float64) for part in curve)
     cost, earned = (_by_seed(part) for part in point)
-    assert costs.shape == returns.shape and costs.shape[2] == cost.shape[1], (costs.shape, cost.shape)
+    assert costs.shape == returns.shape and cost.shape == earned.shape, (costs.shape, cost.shape)
+    assert len(costs) == len(numbers) >= 2 and costs.shape[2] == cost.shape[1], (costs.shape, cost.shape)  # noqa: PLR2004
     means = costs.mean(axis=(1, 2))
+    assert rises_or_falls(means), means
     if not means.min() <= cost.mean() <= means.max():
         return None
     generator = np.random.default_rng(seed)
     rows, point_rows, columns = (_drawn(count, generator) for count in (costs.shape[1], len(cost), cost.shape[1]))
+    point_rows = rows if paired else point_rows
     drawn = [np.stack([_means(table, rows, columns) for table in part], axis=1) for part in (costs, returns)]
     at, beside = (_means(table, point_rows, columns) for table in (cost, earned))
     value = _read_off(means[None], returns.mean(axis=(1, 2))[None], cost.mean()[None])[0]
@@ -96,6 +106,12 @@ def above(
     tail = 100.0 * (1.0 - LEVEL) / 2.0
     low, high = np.percentile(_read_off(drawn[0], drawn[1], at) - beside, [tail, 100.0 - tail])
     return AboveCurve(float(place), float(value), float(value - earned.mean()), float(low), float(high))
+
+
+def rises_or_falls(values: np.ndarray) -> bool:
+    """Whether every value is above the one before it, or every one below."""
+    steps = np.diff(values)
+    return bool(np.all(steps > 0.0) or np.all(steps < 0.0))
 
 
 def _read_off(costs: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -107,7 +123,7 @@ def _read_off(costs: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarr
         (np.take_along_axis(part, piece - 1, axis=1)[:, 0], np.take_along_axis(part, piece, axis=1)[:, 0])
         for part in (costs, values)
     )
-    share = np.divide(at - left, right - left, out=np.zeros_like(at), where=right > left)
+    share = np.clip(np.divide(at - left, right - left, out=np.zeros_like(at), where=right > left), -1.0, 2.0)
     return low + share * (high - low)
 
 

@@ -5,7 +5,7 @@
                                summary.json                                        written last: the cell is finished
 
 All suites use one pool, so that a cell is made once. `without_risk_adaptation` has a folder of its own and no run: it
-is the run of `risk_adaptive` at risk level 0, and so are the others at a fixed level.
+is the run of `risk_adaptive` at risk level 0. So have the cells at other fixed levels.
 """
 
 import dataclasses

@@ -65,18 +65,19 @@ def compare(first_book: Book, first: str, second_book: Book, second: str) -> Com
     for shown in first_book.suite.shown:
         cell_of(first_book, first, shown.task)
         other = cell_of(second_book, second, shown.task)
-        levels = _levels(first_book, first, shown.task)
+        if first not in suite_cells.TRAINED_AS.values():
+            known = ", ".join(f"'{name}'" for name in dict.fromkeys(suite_cells.TRAINED_AS.values()))
+            raise ValueError(f"'{first}' takes no risk levels: what has cells at fixed ones is {known}.")
         if other is None:
             continue
-        if other.evaluation is None:
-            left_out.append(f"'{second}' on {shown.task} has no numbers in {other.folder}: {other.missing}.")
-        elif len(levels) < 2:  # noqa: PLR2004 - a curve
-            left_out.append(
-                f"'{first}' has fewer than two cells at fixed risk levels on {shown.task}: "
-                "`ashore suite run` one of the suites that have them, such as platoon_frontier."
-            )
-        else:
-            row = _row(levels, other, shown, first)
+        levels = _levels(first_book, first, shown.task)
+        missing = [found for found in (*levels.values(), other) if found.evaluation is None]
+        left_out += [f"'{m.cell.method}' on {m.cell.task} has no numbers in {m.folder}: {m.missing}." for m in missing]
+        there = {level: found for level, found in levels.items() if found.evaluation is not None}
+        if len(there) < 2:  # noqa: PLR2004 - a curve
+            left_out.append(f"Fewer than two cells of '{first}' at fixed risk levels have numbers on {shown.task}.")
+        elif other.evaluation is not None:
+            row = _row(there, other, shown, first)
             rows += [row] if isinstance(row, AtEqualCost) else []
             left_out += [row] if isinstance(row, str) else []
     left_out = list(dict.fromkeys(left_out))
@@ -86,12 +87,9 @@ def compare(first_book: Book, first: str, second_book: Book, second: str) -> Com
 
 
 def _levels(book: Book, method: str, task: str) -> dict[float, Found]:
-    """Cells of the method at fixed levels that have numbers, by level."""
-    return {
-        _LEVELS[found.cell.method]: found
-        for found in book.of_task(task)
-        if suite_cells.TRAINED_AS.get(found.cell.method) == method and found.evaluation is not None
-    }
+    """Cells of the method at fixed levels, by level in ascending order."""
+    cells = [found for found in book.of_task(task) if suite_cells.TRAINED_AS.get(found.cell.method) == method]
+    return {_LEVELS[found.cell.method]: found for found in sorted(cells, key=lambda one: _LEVELS[one.cell.method])}
 
 
 def _row(levels: dict[float, Found], other: Found, shown: Shown, first: str) -> AtEqualCost | str:
@@ -103,12 +101,15 @@ def _row(levels: dict[float, Found], other: Found, shown: Shown, first: str) -> 
         return f"'{first}' and '{second}' did not meet the same worlds of {shown.task}, {shown.label}."
     curve = tuple(np.stack([_values(cell, shown, metric) for cell in cells]) for metric in (COST, RETURN))
     cost, earned = (_values(other, shown, metric) for metric in (COST, RETURN))
-    found = statistics.above(np.array(list(levels)), (curve[0], curve[1]), (cost, earned))
+    means = curve[0].mean(axis=(1, 2))
+    if not statistics.rises_or_falls(means):
+        return f"The cost of '{first}' does not fall from level to level in {shown.task}, {shown.label}."
+    paired = same_policies(cells[0], other)
+    found = statistics.above(np.array(list(levels)), (curve[0], curve[1]), (cost, earned), paired=paired)
     if found is None:
-        means = curve[0].mean(axis=(1, 2))
         return (
-            f"'{second}' pays {cost.mean():.1f} in {shown.task}, {shown.label}, which no level of '{first}' does: "
-            f"{means.min():.1f} to {means.max():.1f}."
+            f"'{second}' pays {cost.mean():.1f} in {shown.task}, {shown.label}, which no measured level of '{first}' "
+            f"does: {means.min():.1f} to {means.max():.1f}."
         )
     return AtEqualCost(
         task=shown.task,
@@ -141,7 +142,7 @@ def _values(found: Found, shown: Shown, metric: str) -> np.ndarray:
 def markdown(comparison: Comparison) -> str:
     """A table, kinds of world down."""
     rows = comparison.rows
-    one, other = method_name(rows[0].first), method_name(rows[0].second)
+    one, other = f"{method_name(rows[0].first)} at a fixed level", method_name(rows[0].second)
     lines = [f"# {one} less {other}, at the cost of {other}", ""]
     lines += [f"| worlds | cost of {other} | its return | {one} at that cost | at level | more |", "|---" * 6 + "|"]
     for row in rows:
@@ -150,9 +151,9 @@ def markdown(comparison: Comparison) -> str:
         lines.append(f"| {row.task}, {row.worlds} | {numbers} | {more} |")
     lines += [
         "",
-        f"The return of {one} is read off between two cells at fixed risk levels, at the level whose cost is that of",
-        "the other in these very worlds; nobody knows that level beforehand. Bootstrap 95 % intervals: worlds paired,",
-        "training seeds drawn for each.",
+        "The return is read off between two cells at fixed risk levels, at the level whose cost is that of the other",
+        "in these very worlds; nobody knows that level beforehand. Bootstrap 95 % intervals: worlds paired, training",
+        "seeds drawn for each (paired too where both are the same policies).",
         f"First: `{rows[0].first_where}`; second: `{rows[0].second_where}`.",
         "",
         *(f"- {sentence}" for sentence in comparison.left_out),

@@ -10,7 +10,7 @@ from typing import Any
 from ashore.experiments import decision_work, paper_numbers, suite_results
 from ashore.experiments.outcomes import COST, ComponentWork, Outcome, RefinementTime
 from ashore.experiments.suite_results import Book, method_name
-from ashore.experiments.suites import OWN
+from ashore.experiments.suites import FIXED_LEVELS, OWN
 
 MISSING, NOTHING = "missing", "-"
 """A number that is not there yet, and one that does not exist."""
@@ -141,6 +141,8 @@ def _how_to_read(book: Book, rows: Sequence[Outcome]) -> list[str]:
         sentences.append(
             "Ours acts by its calibrated schedule in all worlds; Ours w/o R.A. is the same run at eta = 0."
         )
+    if any(row.method in FIXED_LEVELS for row in rows):
+        sentences.append("Ours at 0.4, and so on, is the same run at that eta for ever.")
     if any(row.method == "fvd" for row in rows):
         sentences.append("FVD learns nothing and is told the true parameters of its car.")
     if book.suite.paper_table is not None:

@@ -100,8 +100,11 @@ def _measure(config: TrainBenchmark, method_name: str, size: str, train: TrainCo
     family, method = tasks.lookup(config.task), registry.lookup(method_name)
     task = family.make(family.presets[family.default_preset])
     # Learning begins with the first decision: there is nothing to wait for when only time is measured.
-    # An actor that learns through the physics does so once in a chunk, which must then be as long as it is.
-    train = replace(train, chunk=train.chunk if train.through_physics.steps else DECISIONS_PER_CALL, learning_starts=0)
+    # An actor that learns through the physics does so once in a chunk, which must then be as long as it is; a call is
+    # one of the first four fifths of a run.
+    physics = replace(train.through_physics, late=1)
+    chunk = train.chunk if physics.steps else DECISIONS_PER_CALL
+    train = replace(train, chunk=chunk, learning_starts=0, through_physics=physics)
     keys = jax.random.split(jax.random.key(0), seeds)
     state: TrainState = jax.jit(jax.vmap(partial(method.start, task, train)))(keys)
     work = flops(partial(method.train_chunk, task, train), jax.tree.map(lambda leaf: leaf[0], state))

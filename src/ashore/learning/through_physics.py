@@ -30,6 +30,9 @@ from ashore.networks.encoder import NaturalPosterior
 from ashore.networks.layers import Params
 from ashore.types import Array, Parameters
 
+FIFTH = 5
+"""The part of a run that is its end."""
+
 
 @dataclass(frozen=True)
 class ThroughPhysics:
@@ -38,7 +41,10 @@ class ThroughPhysics:
     steps: int = 0
     """Steps at the end of every chunk; 0 leaves the actor to the critics, as in the paper."""
     late: int = 1
-    """How many times as many in the last fifth of the run, when what the actor is told about its world has settled."""
+    """How many times as many in the last fifth of the run, when what the actor is told about its world has settled.
+
+    Its learning rate falls over all its steps, so that it is higher at the beginning of that fifth than without.
+    """
     worlds: int = 64
     """Worlds behind every step, drawn anew from the method's own ranges; each runs for one whole episode."""
     longest: float | None = 100.0
@@ -50,10 +56,14 @@ class ThroughPhysics:
         if self.steps < 0 or self.worlds < 1:
             raise ValueError("The gradient through the physics takes no negative steps, over at least one world.")
         sensible.at_least(self, 1, "late")
+        if self.late > 1 and self.steps == 0:
+            raise ValueError("through_physics.late multiplies through_physics.steps, which are 0.")
         sensible.positive(self, "longest")
 
-    def steps_after(self, chunk: Array | int, chunks: int) -> Array:
+    def steps_after(self, chunk: Array | int, chunks: int) -> Array | int:
         """Steps at the end of a chunk, which is counted from 1 to `chunks`."""
+        if self.late == 1:
+            return self.steps
         return jnp.where(chunk > chunks - _late_chunks(chunks), self.late * self.steps, self.steps)
 
     def all_steps(self, chunks: int) -> int:
@@ -62,7 +72,7 @@ class ThroughPhysics:
 
 
 def _late_chunks(chunks: int) -> int:
-    return chunks // 5
+    return chunks // FIFTH
 
 
 def improve(
@@ -75,12 +85,12 @@ def improve(
     models: Parameters | None,
     *,
     beyond: float = 1.0,
-    steps: Array | int | None = None,
+    steps: Array | int,
 ) -> tuple[LearnerState, Metrics]:
     """Some steps of the actor, and their metrics on average.
 
     Args:
-        steps: how many, at least one; `config.steps` if left out.
+        steps: how many, at least one. A plain number is a loop that others can count the turns of.
         models: the ensemble whose disagreement the method is charged for, if it is.
         beyond: how far worlds stray at the highest level, as a multiple of the width of their ranges.
     """
@@ -108,7 +118,6 @@ def improve(
         return learner, metrics | {"gradient_norm_actor": norm}
 
     key, steps_key = jax.random.split(learner.key)
-    count = jnp.asarray(config.steps if steps is None else steps, jnp.int32)
 
     def another(number: Array, carry: tuple[LearnerState, Metrics]) -> tuple[LearnerState, Metrics]:
         learner, sums = carry
@@ -116,8 +125,8 @@ def improve(
         return learner, jax.tree.map(jnp.add, sums, metrics)
 
     nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), jax.eval_shape(one_step, learner, key)[1])
-    learner, sums = jax.lax.fori_loop(0, count, another, (learner._replace(key=key), nothing))
-    return learner, jax.tree.map(lambda total: total / count.astype(jnp.float32), sums)
+    learner, sums = jax.lax.fori_loop(0, steps, another, (learner._replace(key=key), nothing))
+    return learner, jax.tree.map(lambda total: total / jnp.asarray(steps, jnp.float32), sums)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,8 @@ class TrainConfig:
         sensible.discount(self, "reward_discount", "cost_discount")
         if not 1.0 <= self.beyond < math.inf:
             raise ValueError(f"beyond must be a number from 1 on, not {self.beyond:g}.")
+        if self.through_physics.late > 1 and self.chunks < through_physics.FIFTH:
+            raise ValueError(f"A run of {self.chunks} chunks has no last fifth: through_physics.late would do nothing.")
         names.lookup("distribution of context sizes", self.context_sizes, replay.CONTEXT_SIZES)
 
     @property
