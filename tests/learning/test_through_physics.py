@@ -67,10 +67,10 @@ def test_the_known_optimum_is_reached():
     config = replace(
         TAUGHT,
         chunk=1,
-        decisions=300,
+        decisions=40,
         updates_per_decision=1,
         actor_learning_rate=1e-2,
-        through_physics=ThroughPhysics(8, 8),
+        through_physics=ThroughPhysics(steps=8, late=2, worlds=8),
     )
     recipe = replace(train.paper_recipe(TASK), ranges=TASK.description.shifts["nominal"])
     best = float(sum(0.1 * (5 * PERIOD**2 * (LENGTH - k)) ** 2 for k in range(LENGTH)))
@@ -82,6 +82,8 @@ def test_the_known_optimum_is_reached():
         rows.append(float(metrics["physics_return"]))
     assert rows[0] < 0.05
     assert 0.95 * best < np.mean(rows[-5:]) < best + 1e-6
+    # Of forty chunks the last eight have sixteen steps instead of eight.
+    assert int(adam_steps(state.learner)) == 32 * 8 + 8 * 16
 
 
 @pytest.mark.parametrize("rules", [updates, plain_updates])
@@ -113,27 +115,27 @@ def test_the_last_fifth_of_a_run_may_have_more_steps():
     often = ThroughPhysics(steps=2, late=5)
     assert [int(often.steps_after(chunk, 11)) for chunk in range(1, 12)] == [2] * 9 + [10] * 2
     assert often.all_steps(11) == 2 * 9 + 10 * 2 and replace(often, late=1).all_steps(11) == 22
-    # Fifteen decisions in chunks of three: the last of five chunks is late.
-    config = replace(TAUGHT, decisions=15, through_physics=replace(TAUGHT.through_physics, late=3))
-    assert settings(config).actor_steps == 4 * 2 + 6
-    chunk = jit(lambda state: train.train_chunk(TASK, config, state))
-    state, taken = train.start(TASK, config, jax.random.key(0)), []
-    for _ in range(5):
-        state, metrics = chunk(state)
-        taken.append(int(optax.tree.get(state.learner.optimisers["actor"], "count", filtering=_of_adam)))
-        assert np.isfinite(metrics["physics_return"])
-    assert taken == [2, 4, 6, 8, 14]
     # Several seeds in one program, as a run has them, are each what they are alone.
-    together = jit(jax.vmap(lambda state: train.train_chunk(TASK, config, state)[0]))
-    seeds = jax.vmap(lambda key: train.start(TASK, config, key))(jnp.stack([jax.random.key(0), jax.random.key(1)]))
-    for _ in range(5):
-        seeds = together(seeds)
-    for alone, beside in zip(*(jax.tree.leaves(one.learner.params["actor"]) for one in (state, seeds)), strict=True):
-        np.testing.assert_allclose(alone, beside[0], rtol=1e-4, atol=1e-5)
+    keys = jnp.stack([jax.random.key(0), jax.random.key(1)])
+    seeds = jax.vmap(lambda key: train.start(TASK, TAUGHT, key))(keys)
+
+    def improve(state, chunk):
+        given = (state.learner, state.normalisers, None)
+        steps = often.steps_after(chunk, 11)
+        return through_physics.improve(TASK, often, settings(TAUGHT), RECIPE, *given, steps=steps)[0]
+
+    together = jit(jax.vmap(improve))(seeds, jnp.array([9, 10]))
+    assert adam_steps(together).tolist() == [2, 10]
+    alone = jit(improve)(jax.tree.map(lambda leaf: leaf[1], seeds), 10)
+    for one, beside in zip(*(jax.tree.leaves(found.params["actor"]) for found in (alone, together)), strict=True):
+        np.testing.assert_allclose(one, beside[1], rtol=1e-4, atol=1e-5)
 
 
-def _of_adam(path, _) -> bool:
-    return any(getattr(part, "tuple_name", None) == "ScaleByAdamState" for part in path)
+def adam_steps(learner):
+    def of_adam(path, _) -> bool:
+        return any(getattr(part, "tuple_name", None) == "ScaleByAdamState" for part in path)
+
+    return np.asarray(optax.tree.get(learner.optimisers["actor"], "count", filtering=of_adam))
 
 
 def test_what_would_do_nothing_is_refused():

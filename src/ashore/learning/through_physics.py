@@ -40,13 +40,13 @@ class ThroughPhysics:
 
     steps: int = 0
     """Steps at the end of every chunk; 0 leaves the actor to the critics, as in the paper."""
+    worlds: int = 64
+    """Worlds behind every step, drawn anew from the method's own ranges; each runs for one whole episode."""
     late: int = 1
     """How many times as many in the last fifth of the run, when what the actor is told about its world has settled.
 
     Its learning rate falls over all its steps, so that it is higher at the beginning of that fifth than without.
     """
-    worlds: int = 64
-    """Worlds behind every step, drawn anew from the method's own ranges; each runs for one whole episode."""
     longest: float | None = 100.0
     """Longest derivative of a world's loss with respect to what one decision hands on to the next; what is longer is
     cut to it on the way back. None: no limit, and a world whose motion is unstable outvotes all the others. On Platoon
