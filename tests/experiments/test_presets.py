@@ -19,7 +19,7 @@ def test_ours_on_platoon_is_trained_as_the_tables_were(preset):
     # A setting that is younger than the run had its default there.
     younger = {"kl_limit": None, "beyond": 1.0}
     # This one is the exception: the run had no limit, and few worlds reach it.
-    recorded["through_physics"] |= {"longest": 100.0}
+    recorded["through_physics"] |= {"longest": 100.0, "late": 1}
     assert json.loads(json.dumps(asdict(found))) == younger | recorded
 
 
