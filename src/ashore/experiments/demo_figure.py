@@ -41,10 +41,11 @@ def _draw_caution(axes: Axes, outcomes: Sequence[Outcome]) -> None:
         if outcome is policies[0]:
             spread = outcome.spread.mean(axis=0)
             axes.plot(_decisions(spread), spread, color="black", linestyle=":", label="posterior spread")
-    axes.set_ylim(-0.04, 1.08)
+    # Room for the legend above all lines: a schedule may end anywhere.
+    axes.set_ylim(-0.04, 1.3)
+    axes.set_yticks(np.linspace(0.0, 1.0, 6))
     axes.set_ylabel("eta and spread")
-    # Where lines are rare: a schedule hardly falls below a half, and the spread is small by then.
-    axes.legend(fontsize=8, frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.4))
+    axes.legend(fontsize=8, frameon=False, loc="upper right", ncols=3)
 
 
 def _draw_cost(axes: Axes, outcomes: Sequence[Outcome]) -> None:
