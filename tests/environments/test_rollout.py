@@ -13,6 +13,7 @@ CART = Cart()
 DECISIONS = CART.config.decisions
 start = jit(rollout.start, static_argnums=0)
 advance = jit(rollout.advance, static_argnums=0)
+go_on = jit(rollout.go_on, static_argnums=0)
 roll = jit(rollout.rollout, static_argnums=(0, 1, 5))
 
 
@@ -143,3 +144,45 @@ def test_a_batch_is_its_worlds_one_by_one(count):
     _, transition, _ = advance(CART, worlds, actions, _carts(count))
     speed = PERIOD * np.linspace(-1.0, 1.0, count)
     np.testing.assert_allclose(transition.next_observation[:, 1], speed, atol=1e-6)
+
+
+def test_an_episode_without_resets_is_the_same_episode_and_nothing_follows_it():
+    worlds = reset = start(CART, jax.random.key(0), _carts(3))
+    for number in range(DECISIONS + 2):
+        actions = jax.random.uniform(jax.random.key(number), (3, 1), jnp.float32, -1.0, 1.0)
+        worlds, here = go_on(CART, worlds, actions, _carts(3))
+        if number < DECISIONS:
+            reset, there, _ = advance(CART, reset, actions, _carts(3))
+            jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-6), here, there)
+            last = worlds
+        else:
+            np.testing.assert_array_equal(here.reward, 0.0)
+            np.testing.assert_array_equal(here.cost, 0.0)
+            jax.tree.map(np.testing.assert_array_equal, worlds.state, last.state)
+
+
+def test_who_terminates_without_a_reset_is_paid_for_that_and_for_nothing_more():
+    worlds = start(CART, jax.random.key(0), _carts(2))
+    worlds = worlds._replace(state=worlds.state._replace(position=jnp.array([TRACK_END, 0.0], jnp.float32)))
+    actions = jnp.ones((2, 1), jnp.float32)
+    worlds, first = go_on(CART, worlds, actions, _carts(2))
+    np.testing.assert_array_equal(first.terminated, [True, False])
+    assert first.reward[0] != 0.0
+    after, second = go_on(CART, worlds, actions, _carts(2))
+    assert second.reward[0] == second.cost[0] == 0.0
+    assert second.reward[1] != 0.0
+    assert after.state.position[0] == worlds.state.position[0]
+    assert after.state.position[1] != worlds.state.position[1]
+
+
+def test_who_diverges_without_a_reset_is_charged_once_and_stays_at_the_last_good_state():
+    worlds = start(CART, jax.random.key(0), _carts(2))
+    speed = worlds.state.speed.at[1].set(jnp.nan)
+    poisoned = worlds._replace(state=worlds.state._replace(speed=speed))
+    actions = jnp.full((2, 1), 0.5, jnp.float32)
+    after, transition = go_on(CART, poisoned, actions, _carts(2))
+    np.testing.assert_array_equal(transition.diverged, [False, True])
+    assert transition.cost[1] == CART.description.max_cost
+    np.testing.assert_array_equal(after.observation[1], worlds.observation[1])
+    _, later = go_on(CART, after, actions, _carts(2))
+    assert later.reward[1] == later.cost[1] == 0.0

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ashore.environments.base import Task
-from ashore.types import Array, Parameters, Policy, State, Transition
+from ashore.types import Array, Parameters, Policy, State, StepResult, Transition
 
 
 class Worlds(NamedTuple):
@@ -62,9 +62,19 @@ def advance(task: Task, worlds: Worlds, actions: Array, parameters: Parameters) 
     )
 
 
-def _advance_one(
-    task: Task, world: Worlds, action: Array, parameters: Parameters
-) -> tuple[Worlds, Transition, Finished]:
+def go_on(task: Task, worlds: Worlds, actions: Array, parameters: Parameters) -> tuple[Worlds, Transition]:
+    """Apply one action per world, and reset nobody: for loops that are one episode long.
+
+    A world that has ended or diverged stays where it is, and earns and pays nothing more. To draw a new scene for
+    every world with every decision, and to choose between the two, is a fifth of the work of a light task.
+    """
+    return jax.vmap(lambda world, action, physics: _go_on_one(task, world, action, physics))(
+        worlds, actions, parameters
+    )
+
+
+def _happened(task: Task, world: Worlds, action: Array, parameters: Parameters) -> tuple[StepResult, Transition]:
+    """One step of a world, and what is told of it."""
     description = task.description
     result = task.step(world.state, action, parameters)
     diverged = result.diverged
@@ -72,17 +82,40 @@ def _advance_one(
     reward = jnp.where(diverged, 0.0, result.reward)
     cost = jnp.where(diverged, description.max_cost, result.cost)
     next_observation = jnp.where(diverged, world.observation, result.observation)
-
-    decision = world.decision + 1
     terminated = result.terminated & ~diverged
-    truncated = (decision >= description.decisions_per_episode) & ~terminated & ~diverged
-    done = terminated | truncated | diverged
-    transition = Transition(world.observation, action, reward, cost, next_observation, terminated, truncated, diverged)
+    truncated = (world.decision + 1 >= description.decisions_per_episode) & ~terminated & ~diverged
+    return result, Transition(
+        world.observation, action, reward, cost, next_observation, terminated, truncated, diverged
+    )
+
+
+def _go_on_one(task: Task, world: Worlds, action: Array, parameters: Parameters) -> tuple[Worlds, Transition]:
+    last = task.description.decisions_per_episode
+    over = world.decision >= last
+    result, transition = _happened(task, world, action, parameters)
+    transition = transition._replace(
+        reward=jnp.where(over, 0.0, transition.reward),
+        cost=jnp.where(over, 0.0, transition.cost),
+        next_observation=jnp.where(over, world.observation, transition.next_observation),
+    )
+    stays = over | transition.diverged
+    return world._replace(
+        state=jax.tree.map(lambda old, new: jnp.where(stays, old, new), world.state, result.state),
+        observation=transition.next_observation,
+        decision=jnp.where(stays | transition.terminated, last, world.decision + 1),
+    ), transition
+
+
+def _advance_one(
+    task: Task, world: Worlds, action: Array, parameters: Parameters
+) -> tuple[Worlds, Transition, Finished]:
+    result, transition = _happened(task, world, action, parameters)
+    done = transition.terminated | transition.truncated | transition.diverged
     finished = Finished(
         done=done,
-        episode_return=world.episode_return + reward,
-        episode_cost=world.episode_cost + cost,
-        decisions=decision,
+        episode_return=world.episode_return + transition.reward,
+        episode_cost=world.episode_cost + transition.cost,
+        decisions=world.decision + 1,
         metrics=task.episode_metrics(result.state),
     )
 
@@ -90,12 +123,12 @@ def _advance_one(
     reset = task.reset(reset_key, parameters)
     continued = Worlds(
         state=jax.tree.map(lambda new, old: jnp.where(done, new, old), reset.state, result.state),
-        observation=jnp.where(done, reset.observation, next_observation),
+        observation=jnp.where(done, reset.observation, transition.next_observation),
         key=next_key,
-        decision=jnp.where(done, 0, decision),
+        decision=jnp.where(done, 0, finished.decisions),
         episode_return=jnp.where(done, 0.0, finished.episode_return),
         episode_cost=jnp.where(done, 0.0, finished.episode_cost),
-        diverged=world.diverged + diverged.astype(jnp.int32),
+        diverged=world.diverged + transition.diverged.astype(jnp.int32),
     )
     return continued, transition, finished
 

@@ -32,6 +32,10 @@ from ashore.types import Array, Parameters
 
 FIFTH = 5
 """The part of a run that is its end."""
+WRITTEN_OUT = {"gpu": 4}
+"""Decisions that are written out one after the other in the loop over an episode, by backend; 1 elsewhere. On a GPU a
+decision is a hundred tiny kernels, of which the compiler makes fewer when it sees several decisions at once; on a CPU
+nothing is gained."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,8 @@ class Episodes:
         # What one decision leaves behind for the way back is forgotten and computed again: memory for speed, at par.
         one_decision = jax.checkpoint(lambda carry, _: self._decision(*carry))
         length = self.task.description.decisions_per_episode
-        _, (rewards, costs) = jax.lax.scan(one_decision, (worlds, prior), None, length=length)
+        written_out = min(WRITTEN_OUT.get(jax.default_backend(), 1), length)
+        _, (rewards, costs) = jax.lax.scan(one_decision, (worlds, prior), None, length=length, unroll=written_out)
         return jnp.sum(rewards, axis=0), jnp.sum(costs, axis=0)
 
     def _decision(
@@ -169,7 +174,7 @@ class Episodes:
         push = jnp.zeros((seen.shape[0], nets.action), jnp.float32)
         actions = habits.act(nets, self.params, seen, condition, quiet, push)
         before = worlds.state
-        worlds, transition, _ = rollout.advance(self.task, worlds, actions, self.parameters)
+        worlds, transition = rollout.go_on(self.task, worlds, actions, self.parameters)
         cost = transition.cost
         if self.recipe.disagreement is not None:
             assert self.models is not None

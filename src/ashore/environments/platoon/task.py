@@ -132,7 +132,8 @@ class Platoon:
             activation=activation,
             window=state.window,
             decision=state.decision + 1,
-            totals=metrics.add(state.totals, moment, period),
+            # Figures for reports: nobody asks for their derivative, which would be carried along for ever.
+            totals=jax.lax.stop_gradient(metrics.add(state.totals, moment, period)),
         )
         reward_terms = rules.reward_terms(self.config, moment)
         cost_terms = rules.cost_terms(self.config, moment)
