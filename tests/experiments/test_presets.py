@@ -26,6 +26,12 @@ def test_platoon_is_trained_as_the_tables_were(cell, method):
     assert json.loads(json.dumps(asdict(found))) == recorded
 
 
+def test_point_goal_is_trained_as_the_table_of_ours_was():
+    found = presets.settings_of("PointGoal2", "gpu", registry.lookup("risk_adaptive"))
+    recorded = json.loads((RESULTS / "suites/gpu/PointGoal2/risk_adaptive/config.json").read_text())["train"]
+    assert json.loads(json.dumps(asdict(found))) == recorded
+
+
 def test_a_laptop_trains_ours_on_platoon_as_the_tables_before_were():
     found = presets.settings_of("Platoon", "laptop", registry.lookup("risk_adaptive"))
     recorded = json.loads((RESULTS / "platoon_narrow/gpu/Platoon/risk_adaptive/config.json").read_text())["train"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -43,7 +44,10 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 def override(settings: Settings, assignment: str) -> Settings:
-    """The settings with one value replaced, given as `name.of.field=value`; the value is read as JSON or as a word."""
+    """The settings with one value replaced, given as `name.of.field=value`; the value is read as JSON or as a word.
+
+    `null` takes a value back that may be left out.
+    """
     path, equals, text = assignment.partition("=")
     if not equals:
         raise ValueError(f"An override has the form name=value, which '{assignment}' has not.")
@@ -56,17 +60,21 @@ def override(settings: Settings, assignment: str) -> Settings:
 def _replaced(settings: Any, path: list[str], text: str) -> Any:
     name, *rest = path
     old = getattr(settings, name)
-    new = _replaced(old, rest, text) if rest else _read(name, text, old)
+    new = _replaced(old, rest, text) if rest else _read(name, text, old, typing.get_type_hints(type(settings))[name])
     return dataclasses.replace(settings, **{name: new})
 
 
-def _read(name: str, text: str, old: Any) -> Any:
+def _read(name: str, text: str, old: Any, hint: Any) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
         value = text
+    alternatives = typing.get_args(hint)
+    if value is None and types.NoneType in alternatives:
+        return None
     value = tuple(value) if isinstance(value, list) else value
-    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+    decimal = isinstance(old, float) or (old is None and float in alternatives)
+    if decimal and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if old is not None and type(value) is not type(old):
         raise ValueError(f"'{name}' is of type {type(old).__name__}, and '{text}' is not.")
