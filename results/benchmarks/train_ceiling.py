@@ -38,7 +38,8 @@ def rate(rule: str, left_shape: tuple[int, ...], right_shape: tuple[int, ...]) -
     @jax.jit
     def all_of_them(lefts, right):
         def one(total, number):
-            found = jax.lax.optimization_barrier(jnp.einsum(rule, lefts[number % 8], right, preferred_element_type=jnp.bfloat16))
+            product = jnp.einsum(rule, lefts[number % 8], right, preferred_element_type=jnp.bfloat16)
+            found = jax.lax.optimization_barrier(product)
             return total + found.reshape(-1)[0].astype(jnp.float32), None
 
         return jax.lax.scan(one, jnp.float32(0.0), jnp.arange(TURNS))[0]
@@ -74,5 +75,4 @@ found = {
     "rate_of_one_large_product": measured_peak("bfloat16"),
     "rate_of_products_of_this_shape": {name: rate(*product) for name, product in PRODUCTS.items()},
 }
-print(json.dumps(found, indent=1))
 Path(sys.argv[1]).write_text(json.dumps(found, indent=1) + "\n")

@@ -10,6 +10,7 @@ standardised, where ours has its latent: a latent could not say more. The others
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,7 @@ shifts, length = task.description.shifts, task.description.decisions_per_episode
 
 
 def facts(physics):
+    """What can be known about each car, [world, fact]."""
     known = jax.vmap(task.identifiable)(physics)
     return jnp.stack([known[name] for name in FACTS], axis=1)
 
@@ -85,6 +87,7 @@ rule = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay
 
 
 def one_step(weights, memory, told, multiplier, seed, number):
+    """One step of one actor; all actors of a seed meet the same worlds."""
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(11), seed), number)
     physics_key, strange_key, scene_key = jax.random.split(key, 3)
     strangeness = jax.random.uniform(strange_key, (said.worlds,))
@@ -105,6 +108,8 @@ def one_step(weights, memory, told, multiplier, seed, number):
 
 
 def some_steps(weights, memory, told, multiplier, seed, begin):
+    """`EVERY` steps of one actor."""
+
     def another(carry, number):
         weights, memory, figures = one_step(*carry, told, multiplier, seed, number)
         return (weights, memory), figures
@@ -113,8 +118,9 @@ def some_steps(weights, memory, told, multiplier, seed, begin):
     return *carry, figures
 
 
-cells = [(seed, told, multiplier) for multiplier in said.multipliers for told in (0.0, 1.0) for seed in range(said.seeds)]
-seed, told, multiplier = (jnp.array(column, kind) for column, kind in zip(zip(*cells), (jnp.int32, jnp.float32, jnp.float32)))
+cells = [(seed, told, price) for price in said.multipliers for told in (0.0, 1.0) for seed in range(said.seeds)]
+seed = jnp.array([cell[0] for cell in cells], jnp.int32)
+told, multiplier = (jnp.array([cell[place] for cell in cells], jnp.float32) for place in (1, 2))
 # Both kinds of one seed begin with the same weights.
 weights = jax.vmap(lambda seed: actor.init(jax.random.fold_in(jax.random.key(7), seed), nets.actor))(seed)
 memory = jax.vmap(rule.init)(weights)
@@ -123,6 +129,7 @@ run = jax.jit(jax.vmap(some_steps, in_axes=(0, 0, 0, 0, 0, None)), donate_argnum
 
 @jax.jit
 def judge(weights, physics, key):
+    """Return and cost of every actor, [actor, world]."""
     return jax.vmap(lambda weights, told: episodes(weights, told, physics, key, None))(weights, told)
 
 
@@ -130,8 +137,10 @@ said.out.mkdir(parents=True, exist_ok=True)
 clock = time.perf_counter()
 for begin in range(0, said.steps, EVERY):
     weights, memory, (returns, costs, skipped) = run(weights, memory, told, multiplier, seed, jnp.int32(begin))
-    line = " ".join(f"{r:.0f}/{c:.1f}" for r, c in zip(returns.mean(axis=1), costs.mean(axis=1)))
-    print(f"{begin + EVERY} steps, {time.perf_counter() - clock:.0f} s, skipped {int(skipped.sum())}: {line}", flush=True)
+    figures = zip(returns.mean(axis=1), costs.mean(axis=1), strict=True)
+    line = " ".join(f"{earned:.0f}/{paid:.1f}" for earned, paid in figures)
+    seconds = time.perf_counter() - clock
+    sys.stdout.write(f"{begin + EVERY} steps, {seconds:.0f} s, skipped {int(skipped.sum())}: {line}\n")
 
 rows = []
 for shift in ("train", "deploy"):
@@ -140,7 +149,5 @@ for shift in ("train", "deploy"):
     for index, (number, knows, price) in enumerate(cells):
         found = {"return": float(returns[index].mean()), "cost": float(costs[index].mean())}
         rows.append({"shift": shift, "multiplier": price, "told": bool(knows), "seed": number, **found})
-settings = {name: str(value) if isinstance(value, Path) else value for name, value in vars(said).items() if name not in ("run", "out")}
+settings = {name: value for name, value in vars(said).items() if name not in ("run", "out")}
 (said.out / "told.json").write_text(json.dumps({"settings": settings, "rows": rows}, indent=1) + "\n")
-for row in rows:
-    print(row, flush=True)
