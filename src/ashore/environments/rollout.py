@@ -66,7 +66,7 @@ def go_on(task: Task, worlds: Worlds, actions: Array, parameters: Parameters) ->
     """Apply one action per world, and reset nobody: for loops that are one episode long.
 
     A world that has ended or diverged stays where it is, and earns and pays nothing more. To draw a new scene for
-    every world with every decision, and to choose between the two, is a fifth of the work of a light task.
+    every world with every decision, and to choose between the two, is a tenth of the work of a light task.
     """
     return jax.vmap(lambda world, action, physics: _go_on_one(task, world, action, physics))(
         worlds, actions, parameters
