@@ -49,11 +49,15 @@ def constant_push(before_squashing: float):
     return actor
 
 
-def test_return_and_its_derivative_are_those_of_the_closed_form():
+@pytest.mark.parametrize("written_out", [1, 4, 64])
+def test_return_and_its_derivative_are_those_of_the_closed_form(written_out, monkeypatch: pytest.MonkeyPatch):
+    # Decisions written out divide the episode, do not, or are more than there are: it is the same episode.
+    monkeypatch.setattr(through_physics, "WRITTEN_OUT", {jax.default_backend(): written_out})
     # Under a constant push u the way is h^2 g u n (n + 1) / 2, and every decision costs 0.1 u^2 of effort.
     bias = 0.3
     push, way = np.tanh(bias), PERIOD**2 * GAIN * LENGTH * (LENGTH + 1) / 2
-    returns, costs = jit(episodes)(constant_push(bias))
+    # A function of its own: one that was traced before would keep what it was traced with.
+    returns, costs = jit(lambda actor: episodes(actor))(constant_push(bias))
     np.testing.assert_allclose(returns, way * push - 0.1 * LENGTH * push**2, rtol=1e-5)
     assert not costs.any()
     slopes = jit(jax.jacrev(lambda actor: episodes(actor)[0]))(constant_push(bias))["output"]["bias"][:, 0]
