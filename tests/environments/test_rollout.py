@@ -158,7 +158,9 @@ def test_an_episode_without_resets_is_the_same_episode_and_nothing_follows_it():
         else:
             np.testing.assert_array_equal(here.reward, 0.0)
             np.testing.assert_array_equal(here.cost, 0.0)
-            jax.tree.map(np.testing.assert_array_equal, worlds.state, last.state)
+            assert not (here.terminated | here.truncated | here.diverged).any()
+            before, after = ((met.state, met.observation, met.decision) for met in (last, worlds))
+            jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
 def test_who_terminates_without_a_reset_is_paid_for_that_and_for_nothing_more():
@@ -177,12 +179,16 @@ def test_who_terminates_without_a_reset_is_paid_for_that_and_for_nothing_more():
 
 def test_who_diverges_without_a_reset_is_charged_once_and_stays_at_the_last_good_state():
     worlds = start(CART, jax.random.key(0), _carts(2))
-    speed = worlds.state.speed.at[1].set(jnp.nan)
-    poisoned = worlds._replace(state=worlds.state._replace(speed=speed))
+    massless = CartParameters(jnp.array([1.0, jnp.nan], jnp.float32), jnp.zeros(2, jnp.float32))
     actions = jnp.full((2, 1), 0.5, jnp.float32)
-    after, transition = go_on(CART, poisoned, actions, _carts(2))
+    after, transition = go_on(CART, worlds, actions, massless)
     np.testing.assert_array_equal(transition.diverged, [False, True])
-    assert transition.cost[1] == CART.description.max_cost
+    assert (transition.cost[1], transition.reward[1]) == (CART.description.max_cost, 0.0)
+    for before, now in zip(jax.tree.leaves(worlds.state), jax.tree.leaves(after.state), strict=True):
+        assert now[0] != before[0]
+        assert now[1] == before[1]
     np.testing.assert_array_equal(after.observation[1], worlds.observation[1])
-    _, later = go_on(CART, after, actions, _carts(2))
+    np.testing.assert_array_equal(after.diverged, [0, 1])
+    last, later = go_on(CART, after, actions, massless)
     assert later.reward[1] == later.cost[1] == 0.0
+    np.testing.assert_array_equal(last.diverged, [0, 1])

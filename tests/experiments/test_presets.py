@@ -26,10 +26,16 @@ def test_platoon_is_trained_as_the_tables_were(cell, method):
     assert json.loads(json.dumps(asdict(found))) == recorded
 
 
-def test_point_goal_is_trained_as_the_table_of_ours_was():
-    found = presets.settings_of("PointGoal2", "gpu", registry.lookup("risk_adaptive"))
-    recorded = json.loads((RESULTS / "suites/gpu/PointGoal2/risk_adaptive/config.json").read_text())["train"]
-    assert json.loads(json.dumps(asdict(found))) == recorded
+@pytest.mark.parametrize(
+    ("method", "limit"), [("risk_adaptive", 12.0), ("pearl", None), ("domain_randomisation", None)]
+)
+def test_point_goal_is_trained_as_the_tables_were(method, limit):
+    found = presets.settings_of("PointGoal2", "gpu", registry.lookup(method))
+    assert found.kl_limit == limit
+    recorded = json.loads((RESULTS / "suites/gpu/PointGoal2" / method / "config.json").read_text())["train"]
+    if method == "risk_adaptive":
+        assert json.loads(json.dumps(asdict(found))) == recorded
+    assert recorded.get("kl_limit") == limit
 
 
 def test_a_laptop_trains_ours_on_platoon_as_the_tables_before_were():

@@ -16,6 +16,12 @@ def test_what_may_be_left_out_can_be_taken_back():
     assert (again, type(again)) == (5.0, float)
 
 
+@pytest.mark.parametrize("text", ["abc", "true", "[1]"])
+def test_what_was_left_out_takes_what_fits(text):
+    with pytest.raises(ValueError, match="'beta_kl' is of type float, and .* is not"):
+        settings.override(presets.settings_of("PointGoal2", "gpu", OURS), f"beta_kl={text}")
+
+
 @pytest.mark.parametrize("name", ["worlds", "rate_left", "encoder_objective"])
 def test_what_is_needed_cannot(name):
     with pytest.raises(ValueError, match=f"'{name}' is of type .*, and 'null' is not"):

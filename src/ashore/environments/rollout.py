@@ -65,7 +65,8 @@ def advance(task: Task, worlds: Worlds, actions: Array, parameters: Parameters) 
 def go_on(task: Task, worlds: Worlds, actions: Array, parameters: Parameters) -> tuple[Worlds, Transition]:
     """Apply one action per world, and reset nobody: for loops that are one episode long.
 
-    A world that has ended or diverged stays where it is, and earns and pays nothing more. To draw a new scene for
+    A world that has ended or diverged (which costs the worst that a decision can, once) stays where it is, earns and
+    pays nothing more, and is not reported as ending again; sums over episodes are not kept. To draw a new scene for
     every world with every decision, and to choose between the two, is a tenth of the work of a light task.
     """
     return jax.vmap(lambda world, action, physics: _go_on_one(task, world, action, physics))(
@@ -97,12 +98,16 @@ def _go_on_one(task: Task, world: Worlds, action: Array, parameters: Parameters)
         reward=jnp.where(over, 0.0, transition.reward),
         cost=jnp.where(over, 0.0, transition.cost),
         next_observation=jnp.where(over, world.observation, transition.next_observation),
+        terminated=transition.terminated & ~over,
+        truncated=transition.truncated & ~over,
+        diverged=transition.diverged & ~over,
     )
     stays = over | transition.diverged
     return world._replace(
         state=jax.tree.map(lambda old, new: jnp.where(stays, old, new), world.state, result.state),
         observation=transition.next_observation,
         decision=jnp.where(stays | transition.terminated, last, world.decision + 1),
+        diverged=world.diverged + transition.diverged.astype(jnp.int32),
     ), transition
 
 

@@ -76,8 +76,11 @@ def _read(name: str, text: str, old: Any, hint: Any) -> Any:
     decimal = isinstance(old, float) or (old is None and float in alternatives)
     if decimal and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if old is not None and type(value) is not type(old):
-        raise ValueError(f"'{name}' is of type {type(old).__name__}, and '{text}' is not.")
+    declared = [typing.get_origin(kind) or kind for kind in alternatives if kind is not types.NoneType]
+    allowed = declared if old is None else [type(old)]
+    if type(value) not in allowed:
+        kinds = " or ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"'{name}' is of type {kinds}, and '{text}' is not.")
     return value
 
 

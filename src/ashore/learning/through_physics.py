@@ -34,8 +34,8 @@ FIFTH = 5
 """The part of a run that is its end."""
 WRITTEN_OUT = {"gpu": 4}
 """Decisions that are written out one after the other in the loop over an episode, by backend; 1 elsewhere. On a GPU a
-decision is a hundred tiny kernels, of which the compiler makes fewer when it sees several decisions at once; on a CPU
-nothing is gained."""
+decision is more than a hundred tiny kernels, and the compiler makes fewer of them when it sees several decisions at
+once; on a CPU nothing is gained."""
 
 
 @dataclass(frozen=True)
@@ -173,13 +173,13 @@ class Episodes:
         quiet = jnp.zeros(seen.shape[0], jnp.float32)
         push = jnp.zeros((seen.shape[0], nets.action), jnp.float32)
         actions = habits.act(nets, self.params, seen, condition, quiet, push)
-        before = worlds.state
+        before, runs = worlds.state, worlds.decision < self.task.description.decisions_per_episode
         worlds, transition = rollout.go_on(self.task, worlds, actions, self.parameters)
         cost = transition.cost
         if self.recipe.disagreement is not None:
             assert self.models is not None
             ensemble = (self.recipe.disagreement, self.task, self.normalisers, self.models)
-            cost = cost + disagreement.penalties(*ensemble, before, actions)
+            cost = cost + jnp.where(runs, disagreement.penalties(*ensemble, before, actions), 0.0)
         happened = jax.lax.stop_gradient(transition)
         posterior = habits.believe(nets, self.params, self.normalisers, posterior, happened)
         return (worlds, jax.lax.stop_gradient(posterior)), (transition.reward, cost)
