@@ -1,6 +1,7 @@
 """Suites: cells are made once, whoever asks for them, go on where they were stopped, and meet the same worlds."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
-from ashore.experiments import suite_cells, suite_evaluation, suite_run, training
+from ashore.experiments import suite_cells, suite_evaluation, suite_processes, suite_run, training
 from ashore.experiments.suite_cells import CellSettings, Plan, Request, plans, status
 from ashore.experiments.suites import FIXED_LEVELS, SUITES, Cell
 from ashore.learning.disagreement import DisagreementConfig
@@ -274,6 +275,10 @@ def test_every_suite_names_what_exists():
             "Unknown setting 'protocol.episode': did you mean 'protocol.episodes'?",
         ),
         ("suite run toy --seeds 0", "A run needs at least one seed, not 0."),
+        (
+            "suite run toy --jobs 0",
+            "--jobs is at least 1, and for the backend local: Ray has its own way to share a machine.",
+        ),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(words, complaint, capsys):
@@ -308,6 +313,38 @@ def test_cells_as_ray_tasks_on_a_local_cluster(tmp_path):
     assert (tmp_path / "smoke" / "Platoon" / "fvd" / "summary.json").exists()
     # The same cell, asked for without a cluster, is there.
     assert main(words) == 0
+
+
+def test_cells_in_processes_of_their_own(tmp_path):
+    # A process that is begun anew knows nothing of carts.
+    words = ["suite", "run", "smoke", "--out", str(tmp_path), "--only", "method=fvd", "--set", "protocol.episodes=1"]
+    command = [sys.executable, "-m", "ashore.cli.main", *words]
+    first = subprocess.run([*command, "--jobs", "2"], capture_output=True, text=True, timeout=240)
+    assert first.returncode == 0, first.stderr
+    *lines, last = first.stdout.splitlines()
+    assert last == f"cells: 1 finished; {tmp_path}"
+    assert (
+        "Platoon / fvd | Platoon / fvd: evaluate" in lines and "Platoon / fvd | [1/1] Platoon / fvd: finished" in lines
+    )
+    # The same cell, asked for without processes, is there.
+    assert main(words) == 0
+
+
+def _dies(*_: object) -> None:
+    os._exit(9)
+
+
+def test_a_process_that_dies_costs_its_own_cells_alone(monkeypatch):
+    monkeypatch.setattr(suite_processes, "_in_a_process", _dies)
+    todo = suite_run.jobs(plans(Request("smoke", only="method=fvd,method=nominal")))
+    made = list(suite_processes.run_in_processes(todo, False, Onlooker(), lambda: False, 60.0, 2))
+    assert sorted((one.title, one.state, one.why) for one in made) == [
+        ("Platoon / fvd", "failed", "its process ended with 9"),
+        ("Platoon / nominal", "failed", "its process ended with 9"),
+    ]
+    # Stopped before anything began, nothing is begun.
+    made = list(suite_processes.run_in_processes(todo, False, Onlooker(), lambda: True, 60.0, 2))
+    assert [one.state for one in made] == ["stopped", "stopped"]
 
 
 def test_all_methods_are_trained_on_equal_terms_unless_somebody_asks_otherwise(tmp_path):

@@ -33,12 +33,12 @@ def settings(config, recipe=RECIPE):
     return train.learner_config(TASK, config, recipe)
 
 
-def episodes(actor, longest=None):
+def episodes(actor, longest=None, carried=0.0):
     state = train.start(TASK, TAUGHT, jax.random.key(0))
     normalisers = normalisation.init(2, 1)
     levels = jnp.zeros(3, jnp.float32)
     params = state.learner.params | {"actor": actor}
-    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, PHYSICS, levels, longest)
+    given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, PHYSICS, levels, longest, carried)
     return Episodes(*given).run(jax.random.key(1))
 
 
@@ -49,20 +49,51 @@ def constant_push(before_squashing: float):
     return actor
 
 
-@pytest.mark.parametrize("written_out", [1, 4, 64])
-def test_return_and_its_derivative_are_those_of_the_closed_form(written_out, monkeypatch: pytest.MonkeyPatch):
-    # Decisions written out divide the episode, do not, or are more than there are: it is the same episode.
+@pytest.mark.parametrize(("written_out", "carried"), [(1, 0.0), (4, 0.75), (64, 0.0)])
+def test_return_and_its_derivative_are_those_of_the_closed_form(written_out, carried, monkeypatch: pytest.MonkeyPatch):
+    # Decisions written out divide the episode, do not, or are more than there are: it is the same episode. What
+    # happened before it is given: nothing of that is in return or derivative.
     monkeypatch.setattr(through_physics, "WRITTEN_OUT", {jax.default_backend(): written_out})
     # Under a constant push u the way is h^2 g u n (n + 1) / 2, and every decision costs 0.1 u^2 of effort.
     bias = 0.3
     push, way = np.tanh(bias), PERIOD**2 * GAIN * LENGTH * (LENGTH + 1) / 2
     # A function of its own: one that was traced before would keep what it was traced with.
-    returns, costs = jit(lambda actor: episodes(actor))(constant_push(bias))
+    returns, costs = jit(lambda actor: episodes(actor, carried=carried))(constant_push(bias))
     np.testing.assert_allclose(returns, way * push - 0.1 * LENGTH * push**2, rtol=1e-5)
     assert not costs.any()
-    slopes = jit(jax.jacrev(lambda actor: episodes(actor)[0]))(constant_push(bias))["output"]["bias"][:, 0]
+    slopes = jit(jax.jacrev(lambda actor: episodes(actor, carried=carried)[0]))(constant_push(bias))["output"]["bias"][
+        :, 0
+    ]
     by_hand = (way - 0.2 * LENGTH * push) * (1 - push**2)
     np.testing.assert_allclose(slopes, by_hand, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("carried", "episodes_before"), [(0.0, [0]), (1.0, range(1, 10))])
+def test_an_episode_begins_with_the_belief_that_is_carried_to_it(carried, episodes_before):
+    """An encoder that says 1 with precision 1 whatever happens, and an actor that pushes as hard as it believes."""
+    state = train.start(TASK, TAUGHT, jax.random.key(0))
+    nets = settings(TAUGHT).objective.architecture
+    weights = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state.learner.params)
+    actor, latent = weights["actor"], nets.sizes.latent
+    actor["dense0"]["kernel"] = actor["dense0"]["kernel"].at[nets.seen, 0].set(1.0)
+    actor["output"]["kernel"] = actor["output"]["kernel"].at[0, 0].set(1.0)
+    # The second half is a precision before its softplus: log(1 + exp(log(e - 1))) = 1.
+    said = np.repeat([1.0, np.log(np.e - 1.0)], latent).astype(np.float32)
+    weights["encoder"]["output"]["bias"] = jnp.asarray(said)
+    params = state.learner.params | {"actor": actor, "encoder": weights["encoder"]}
+    levels = jnp.zeros(3, jnp.float32)
+    given = (TASK, settings(TAUGHT), RECIPE, params, normalisation.init(2, 1), None, PHYSICS, levels, None, carried)
+    returns, _ = jit(lambda key: Episodes(*given).run(key))(jax.random.key(1))
+    # With n transitions known, E[z] = n / (1 + n); push u_k moves the cart h^2 g u_k in each of the n - k decisions
+    # from then on, and costs 0.1 u_k^2.
+    k = np.arange(LENGTH)
+    by_hand = []
+    for before in episodes_before:
+        known = before * LENGTH + k
+        push = np.tanh(known / (1.0 + known))
+        by_hand.append(PERIOD**2 * GAIN * np.sum(push * (LENGTH - k)) - 0.1 * np.sum(push**2))
+    nearest = np.min(np.abs(np.stack(by_hand) - np.asarray(returns)), axis=0)
+    np.testing.assert_allclose(nearest, 0.0, atol=1e-5)
 
 
 def test_the_known_optimum_is_reached():
@@ -228,6 +259,8 @@ def test_contacts_are_refused():
         registry.lookup("risk_adaptive").trained_by(family.make(family.presets["default"]), TAUGHT)
     with pytest.raises(ValueError, match="no negative steps"):
         ThroughPhysics(steps=-1)
+    with pytest.raises(ValueError, match="carried is a share of the worlds, from 0 to 1, and not 1.5"):
+        ThroughPhysics(carried=1.5)
     with pytest.raises(ValueError, match="longest must be above 0"):
         ThroughPhysics(longest=0.0)
 

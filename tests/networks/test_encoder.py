@@ -50,6 +50,16 @@ def test_product_against_densities_multiplied_on_a_grid():
         assert encoder.variance(posterior)[d] == pytest.approx((density * (grid - mean) ** 2).sum(), rel=1e-4)
 
 
+def test_repeated_evidence_is_evidence_merged_with_itself():
+    once = encoder.combine(factors(6), some(6, 6))
+    thrice = encoder.repeated(once, jnp.int32(3))
+    for found, expected in zip(thrice, encoder.merge(once, encoder.merge(once, once)), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for found, expected in zip(encoder.repeated(once, jnp.int32(0)), encoder.prior(4), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_no_context_is_the_prior_exactly():
     empty = encoder.combine(factors(8), some(0, 8))
     for posterior in (empty, encoder.prior(4)):

@@ -15,7 +15,7 @@ from ashore.calibration.ledger import Progress
 from ashore.cli.options import UsageError
 from ashore.cli.train_watchers import watcher
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments import suite_cells, suite_ray, suite_run
+from ashore.experiments import suite_cells, suite_processes, suite_ray, suite_run
 from ashore.experiments.suite_cells import Plan, Request
 from ashore.experiments.training import Watcher
 
@@ -30,11 +30,12 @@ class Options:
     """Train, calibrate and evaluate the cells of a suite, as far as they are not there yet."""
 
     name: Annotated[str, tyro.conf.arg(metavar="NAME"), tyro.conf.Positional]
-    """Name of the suite: table1, ablation, ood, deployment, complexity or smoke."""
+    """Name of the suite: table1, ablation, ood, ood_frontier, deployment, platoon, platoon_frontier, complexity or
+    smoke."""
     out: Path = suite_cells.POOL
     """Folder of all cells; suites share them. A cell is in OUT/PRESET/TASK/METHOD."""
     preset: str | None = None
-    """How long and how large to train: smoke, laptop, gpu or paper; the suite's own if left out."""
+    """How long and how large to train: smoke, laptop, gpu, standard (Platoon) or paper; the suite's own if left out."""
     seeds: int | None = None
     """Training seeds, trained side by side in one program; the suite's own number if left out."""
     only: str | None = None
@@ -45,6 +46,8 @@ class Options:
     """Make cells again that were made with other settings; their old runs are kept beside them."""
     backend: Literal["local", "ray"] = "local"
     """Where cells are made: one after the other here, or as tasks of a Ray cluster (needs the extra `ray`)."""
+    jobs: int = 1
+    """Cells made at the same time on this machine, in processes of their own; those that share a run take turns."""
     ray_address: str | None = None
     """Address of a running Ray cluster; one is started on this machine if left out."""
     budget_minutes: float | None = None
@@ -77,6 +80,8 @@ def run(options: Options) -> int:
     """Make what is missing and say what became of every cell."""
     request = Request(options.name, options.out, options.preset, options.seeds, options.only, options.set)
     try:
+        if options.jobs < 1 or (options.jobs > 1 and options.backend == "ray"):
+            raise ValueError("--jobs is at least 1, and for the backend local: Ray has its own way to share a machine.")
         plans = suite_cells.plans(request)
         if options.backend == "ray":
             suite_ray.require_ray()
@@ -101,7 +106,10 @@ def run(options: Options) -> int:
         def stop() -> bool:
             return bool(received) or time.perf_counter() - begun > limit
 
-        made = list(suite_run.run_locally(todo, options.force, onlooker, stop))
+        if options.jobs > 1:
+            made = list(suite_processes.run_in_processes(todo, options.force, onlooker, stop, limit, options.jobs))
+        else:
+            made = list(suite_run.run_locally(todo, options.force, onlooker, stop))
     states = [cell.state for cell in made]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     print(f"cells: {counts}; {options.out}")

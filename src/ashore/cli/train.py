@@ -32,7 +32,7 @@ class Options:
     method: tyro.conf.Positional[str | None] = None
     """Name of the method."""
     preset: str = "laptop"
-    """How long and how large: smoke, laptop, gpu or paper."""
+    """How long and how large: smoke, laptop, gpu, standard (Platoon) or paper."""
     task_preset: str | None = None
     """Preset of the task; its default one if left out."""
     seeds: int = 1

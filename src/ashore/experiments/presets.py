@@ -102,6 +102,30 @@ _PLATOON_KNOWN_CAR_TO_ITS_END = replace(
     beyond=_PLATOON_TO_ITS_END.beyond,
     risk=replace(_PLATOON_KNOWN_CAR.risk, neutral_share=0.2, pressure=0.5),
 )
+
+
+def _in_standard_size(train: TrainConfig) -> TrainConfig:
+    """The same with networks of the standard size, 4 fractions as on PointGoal2, at rates that such networks bear.
+
+    On a GPU worlds cost next to nothing (docs/benchmarks.md), so that twice as many are behind every step.
+    """
+    large = SIZES["standard"]
+    sizes = replace(
+        train.sizes,
+        critic_width=large.critic_width,
+        critic_blocks=large.critic_blocks,
+        hidden=large.hidden,
+        cosines=large.cosines,
+    )
+    through_physics = replace(train.through_physics, worlds=2 * train.through_physics.worlds)
+    return replace(train, sizes=sizes, learning_rate=3e-4, actor_learning_rate=5e-4, through_physics=through_physics)
+
+
+_PLATOON_STANDARD = _in_standard_size(_PLATOON_TO_ITS_END)
+# At its highest level this policy is to be no less careful than any other method is (docs/decisions, 18).
+_PLATOON_STANDARD_KNOWN_CAR = _in_standard_size(
+    replace(_PLATOON_KNOWN_CAR_TO_ITS_END, risk=replace(_PLATOON_KNOWN_CAR_TO_ITS_END.risk, pressure=0.75))
+)
 _GPU = TrainConfig(
     decisions=2000,
     # A quarter of the fractions of the size itself and few, large batches: the return at the budget that 32 updates of
@@ -144,11 +168,15 @@ PRESETS: dict[str, dict[str, Preset]] = {
     "Platoon": {
         "smoke": Preset("does it run: seconds on a CPU", _SMOKE),
         "laptop": Preset("small networks on two CPU cores, minutes", _PLATOON_LAPTOP, _PLATOON_KNOWN_CAR),
-        # On a GPU the standard size is trained in minutes too (results/platoon_standard).
         "gpu": Preset(
             "small networks, the actor trained to its end: half an hour on two CPU cores",
             _PLATOON_TO_ITS_END,
             _PLATOON_KNOWN_CAR_TO_ITS_END,
+        ),
+        "standard": Preset(
+            "standard networks, the actor trained to its end: a quarter of an hour on one GPU",
+            _PLATOON_STANDARD,
+            _PLATOON_STANDARD_KNOWN_CAR,
         ),
         "paper": Preset("the paper's sizes on one GPU", _PLATOON_PAPER),
     },

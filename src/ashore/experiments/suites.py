@@ -124,6 +124,7 @@ SCALES: dict[str, Scale] = {
         calibration=CalibrationConfig(environments=32, episodes=4, reference=1000, largest_count=256),
         work=WorkConfig(repeats=100),
     ),
+    "standard": Scale(),
     # Three seeds are calibrated: two minutes each on an H200.
     "gpu": Scale(calibration=CalibrationConfig(episodes=10, first_episodes=1)),
     "paper": Scale(),
@@ -143,6 +144,7 @@ _MANY_EPISODES = CalibrationConfig(
     etas=(0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
 )
 CALIBRATED_LONGER: dict[tuple[str, str], CalibrationConfig] = {
+    ("standard", "Platoon"): _MANY_EPISODES,
     ("gpu", "Platoon"): _MANY_EPISODES,
     ("paper", "Platoon"): _MANY_EPISODES,
 }

@@ -11,7 +11,7 @@ noise. What the policy believes is taken as given. At level eta of a risk-condit
 teach it (paper: eq 11).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -37,6 +37,9 @@ WRITTEN_OUT = {"gpu": 4}
 decision is more than a hundred tiny kernels, and the compiler makes fewer of them when it sees several decisions at
 once; on a CPU nothing is gained."""
 
+MOST_EPISODES_BEFORE = 9
+"""A belief that is carried stands for one episode up to this many, like those of a deployment over ten."""
+
 
 @dataclass(frozen=True)
 class ThroughPhysics:
@@ -51,6 +54,10 @@ class ThroughPhysics:
 
     Its learning rate falls over all its steps, so that it is higher at the beginning of that fifth than without.
     """
+    carried: float = 0.0
+    """Share of the worlds that are met with a belief from episodes before, as from the second episode of a deployment
+    on; in the others the episode begins at the prior. An actor that has met beliefs of its own episode alone takes one
+    that is sure from the start for something else (docs/decisions, 20)."""
     longest: float | None = 100.0
     """Longest derivative of a world's loss with respect to what one decision hands on to the next; what is longer is
     cut to it on the way back. None: no limit, and a world whose motion is unstable outvotes all the others. On Platoon
@@ -62,6 +69,8 @@ class ThroughPhysics:
         sensible.at_least(self, 1, "late")
         if self.late > 1 and self.steps == 0:
             raise ValueError("through_physics.late multiplies through_physics.steps, which are 0.")
+        if not 0.0 <= self.carried <= 1.0:
+            raise ValueError(f"carried is a share of the worlds, from 0 to 1, and not {self.carried!r}.")
         sensible.positive(self, "longest")
 
     def steps_after(self, chunk: Array | int, chunks: int) -> Array | int:
@@ -110,7 +119,7 @@ def improve(
         def loss(actor: Params) -> tuple[Array, Metrics]:
             params = learner.params | learner.private | {"actor": actor}
             known = (task, learner_config, recipe, params, normalisers, models)
-            returns, costs = Episodes(*known, parameters, levels, config.longest).run(scene_key)
+            returns, costs = Episodes(*known, parameters, levels, config.longest, config.carried).run(scene_key)
             # Summed, so that what is handed back within one world does not depend on how many there are.
             total = jnp.sum((charge * costs - returns) / (1.0 + charge))
             mean = total / config.worlds
@@ -147,19 +156,43 @@ class Episodes:
     levels: Array
     longest: float | None = None
     """See `ThroughPhysics`."""
+    carried: float = 0.0
+    """See `ThroughPhysics`."""
 
     def run(self, key: Array) -> tuple[Array, Array]:
         """Return and cost, with what it is charged for disagreement, [world] each."""
-        worlds = rollout.start(self.task, key, self.parameters)
-        count, nets = worlds.decision.shape[0], self.config.objective.architecture
-        prior = jax.vmap(lambda _: encoder.prior(nets.sizes.latent))(jnp.arange(count))
+        belief = self._prior()
+        if self.carried > 0.0 and self.recipe.contextual:
+            key, before_key, chosen_key = jax.random.split(key, 3)
+            belief = self._carried(before_key, chosen_key, belief)
+        _, rewards, costs = self._episode(key, belief)
+        return jnp.sum(rewards, axis=0), jnp.sum(costs, axis=0)
 
+    def _prior(self) -> NaturalPosterior:
+        latent = self.config.objective.architecture.sizes.latent
+        return jax.vmap(lambda _: encoder.prior(latent))(jnp.arange(self.levels.shape[0]))
+
+    def _carried(self, key: Array, chosen_key: Array, prior: NaturalPosterior) -> NaturalPosterior:
+        """Beliefs at the start: those of an episode before, which stands for several like it, or the prior."""
+        # What happened before is given: nothing is handed back to it.
+        acts = replace(self, params=jax.lax.stop_gradient(self.params))
+        taught, _, _ = acts._episode(key, prior)
+        chosen_key, repeats_key = jax.random.split(chosen_key)
+        repeats = jax.random.randint(repeats_key, self.levels.shape, 1, MOST_EPISODES_BEFORE + 1)
+        kept = repeats * (jax.random.uniform(chosen_key, self.levels.shape) < self.carried).astype(jnp.int32)
+        return jax.lax.stop_gradient(jax.vmap(encoder.repeated)(taught, kept))
+
+    def _episode(self, key: Array, belief: NaturalPosterior) -> tuple[NaturalPosterior, Array, Array]:
+        """What is believed after an episode that begins with this belief; rewards and costs, [decision, world]."""
+        worlds = rollout.start(self.task, key, self.parameters)
         # What one decision leaves behind for the way back is forgotten and computed again: memory for speed, at par.
         one_decision = jax.checkpoint(lambda carry, _: self._decision(*carry))
         length = self.task.description.decisions_per_episode
         written_out = min(WRITTEN_OUT.get(jax.default_backend(), 1), length)
-        _, (rewards, costs) = jax.lax.scan(one_decision, (worlds, prior), None, length=length, unroll=written_out)
-        return jnp.sum(rewards, axis=0), jnp.sum(costs, axis=0)
+        (_, belief), (rewards, costs) = jax.lax.scan(
+            one_decision, (worlds, belief), None, length=length, unroll=written_out
+        )
+        return belief, rewards, costs
 
     def _decision(
         self, worlds: Worlds, posterior: NaturalPosterior

@@ -109,6 +109,14 @@ def merge(first: NaturalPosterior, second: NaturalPosterior) -> NaturalPosterior
     return jax.tree.map(jnp.add, first, second)
 
 
+def repeated(posterior: NaturalPosterior, times: Array) -> NaturalPosterior:
+    """The posterior after the same transitions so many times; after none it is the prior. `times` is an int32."""
+    share = times.astype(posterior.precision_sum.dtype)
+    return NaturalPosterior(
+        share * posterior.weighted_mean_sum, share * posterior.precision_sum, times * posterior.count
+    )
+
+
 def combine(factors: Factor, mask: Array) -> NaturalPosterior:
     """Product of the factors of a whole context (eq 3).
 
