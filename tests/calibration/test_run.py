@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -131,6 +132,21 @@ def test_a_level_for_strangers_is_asked_for_and_travels(run, capsys):
     assert "did you mean 'highest'" in capsys.readouterr().err
 
 
+def test_another_budget_is_asked_for_without_training_again(run):
+    def calibrated(*budget: str) -> dict[str, Any]:
+        assert main(["calibrate", str(run), *budget, *TINY]) == 0
+        return json.loads((run / "calibration" / "seed_0" / "calibration.json").read_text())
+
+    declared, asked = calibrated(), calibrated("--budget", "30")
+    assert declared["budget"]["per_episode"] == 2.0 and asked["budget"]["per_episode"] == 30.0
+    assert asked["world"]["budget"] == asked["budget"]["discounted"] == pytest.approx(150.0)
+    # At eta = 0 the same worlds cost the same, and all of them keep a large one, without caution.
+    neutral = [found["coverage"]["neutral"] for found in (declared, asked)]
+    assert neutral[0]["mean_cost"] == neutral[1]["mean_cost"]
+    assert neutral[0]["covered"] < neutral[1]["covered"] == 18
+    assert set(asked["eta"]) == {0.0}
+
+
 def test_the_frontier_is_drawn_by_the_same_command(run, capsys):
     # Every way is a program of its own to compile; two show that ways are told apart.
     few = ("Algorithm 1 as printed", "unit gradient")
@@ -156,10 +172,9 @@ def test_the_frontier_is_drawn_by_the_same_command(run, capsys):
         (["RUN", "--environments", "3"], "The rule 'world' needs at least 18 environments at a level of 0.9, not 3"),
         (["RUN", "--rule", "hope"], "The rule must be one of world, budget, max, paper, direct, not 'hope'."),
         (["RUN", "--frontier", "--level", "0.5"], "--level and --rule are about a risk schedule, and --frontier makes"),
-        (
-            ["RUN", "--frontier", "--rule", "paper"],
-            "--level and --rule are about a risk schedule, and --frontier makes",
-        ),
+        (["RUN", "--frontier", "--rule", "max"], "--level and --rule are about a risk schedule, and --frontier makes"),
+        (["RUN", "--frontier", "--budget", "1"], "--budget, --level and --rule are about a risk schedule"),
+        (["RUN", "--budget", "0"], "A cost budget must be positive, not 0."),
         (["RUN", "--set", "etaz=[0]"], "Unknown setting 'etaz': did you mean 'etas'?"),
         (["RUN", "--set", "refinement.keep=first"], "The refinement keeps the best or the last action."),
         (["RUN", "--frontier", "--set", 'shifts=["trian"]'], "Unknown shift 'trian': did you mean 'train'?"),

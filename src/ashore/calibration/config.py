@@ -26,6 +26,9 @@ class Subject(NamedTuple):
 class CalibrationConfig:
     """How much is measured, and how sure the tables have to be."""
 
+    budget: float | None = None
+    """Cost per episode to keep; None: the one that the task declares, for which the policy was trained. A policy that
+    takes a risk level serves smaller ones too, without being trained again."""
     level: float = 0.9
     """Level of every quantile; 0.5 is the paper's median, which promises nothing of three events together."""
     environments: int = 128
@@ -65,6 +68,8 @@ class CalibrationConfig:
         rising = all(a < b for a, b in zip(self.etas, self.etas[1:], strict=False))
         if not self.etas or self.etas[0] != 0.0 or self.etas[-1] >= 1.0 or not rising:
             raise ValueError("Risk levels must start at 0, rise and stay below 1.")
+        if self.budget is not None and not 0.0 < self.budget < math.inf:
+            raise ValueError(f"A cost budget must be positive, not {self.budget:g}.")
         names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest")))
         if not 1.0 <= self.beyond < math.inf:
             raise ValueError(f"Calibrated ranges must be at least as wide as those of training, not {self.beyond:g}.")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ashore import names
+from ashore.budget import Budget
 from ashore.calibration import calibrate, figures, record
 from ashore.calibration import frontier as frontiers
 from ashore.calibration.calibrate import Calibration
@@ -54,6 +55,8 @@ class _Trained:
     task: Task
     policy: CarefulPolicy
     weights: Any
+    limit: Budget
+    """Which budget it is to keep."""
     sha256: str
     folder: Path
     """Where its calibration goes."""
@@ -62,15 +65,15 @@ class _Trained:
 def calibrate_run(
     run: Path, seed_index: int, caution: CautionConfig, config: CalibrationConfig, report: Report, stop: Stop
 ) -> tuple[Path, Calibration]:
-    """Calibrate one seed of a run and write what came out.
+    """Calibrate one seed of a run, for the budget that the settings name, and write what came out.
 
     Args:
         report: told after every piece of work.
         stop: asked before every piece but the first; when it says yes, `Paused` is raised and the next call goes on.
     """
-    trained = _load(run, seed_index, caution)
+    trained = _load(run, seed_index, caution, config.budget)
     ledger = Ledger(_stages(trained, config), report, stop)
-    subject = Subject(trained.task, trained.policy, trained.weights, budget(trained.task, trained.run.train))
+    subject = Subject(trained.task, trained.policy, trained.weights, trained.limit)
     calibration = calibrate.calibrate(subject, config, ledger)
     trained.folder.mkdir(parents=True, exist_ok=True)
     facts = {"task": trained.run.task, "task_preset": trained.run.task_preset, "seed_index": seed_index}
@@ -87,7 +90,7 @@ def frontier_run(
     run: Path, seed_index: int, caution: CautionConfig, config: FrontierConfig, report: Report, stop: Stop
 ) -> tuple[Path, dict[str, dict[str, Curve]]]:
     """Draw cost against return for every way to be careful that one seed of a run knows."""
-    trained = _load(run, seed_index, caution)
+    trained = _load(run, seed_index, caution, None)
     for shift in config.shifts:
         names.lookup("shift", shift, trained.task.description.shifts)
     known = frontiers.ways(trained.policy)
@@ -95,13 +98,12 @@ def frontier_run(
     ledger = Ledger(_stages(trained, config), report, stop)
     curves = frontiers.frontier(trained.task, ways, trained.weights, config, ledger)
     trained.folder.mkdir(parents=True, exist_ok=True)
-    limit = budget(trained.task, trained.run.train)
     path = trained.folder / FRONTIER
     content = {
         "schema": record.SCHEMA,
         "unit": "per episode",
         "weights_sha256": trained.sha256,
-        "budget": record.budget_in_all_units(limit),
+        "budget": record.budget_in_all_units(trained.limit),
         "settings": dataclasses.asdict(config),
         "compute": trained.policy.nets.sizes.compute,
         "ways": {
@@ -114,11 +116,11 @@ def frontier_run(
         },
     }
     _write(path, content)
-    figures.draw_frontier(trained.folder / "frontier.png", curves, limit)
+    figures.draw_frontier(trained.folder / "frontier.png", curves, trained.limit)
     return path, curves
 
 
-def _load(folder: Path, seed_index: int, caution: CautionConfig) -> _Trained:
+def _load(folder: Path, seed_index: int, caution: CautionConfig, per_episode: float | None) -> _Trained:
     run = training.load(folder)
     task = training.task_of(run)
     policies = load_policies(folder)
@@ -131,10 +133,13 @@ def _load(folder: Path, seed_index: int, caution: CautionConfig) -> _Trained:
         wanted = "actor" if nets.risk_conditioned else "refinement"
     known: dict[str, Caution] = {name: name for name in CAUTIONS}
     chosen = names.lookup("caution", wanted, known)
-    policy = CarefulPolicy(nets, budget(task, run.train).discounted, chosen, caution.refinement)
+    limit = budget(task, run.train)
+    if per_episode is not None:
+        limit = dataclasses.replace(limit, per_episode=per_episode)
+    policy = CarefulPolicy(nets, limit.discounted, chosen, caution.refinement)
     file = folder / training.POLICY / f"seed_{seed_index}.safetensors"
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    return _Trained(run, task, policy, policies[seed_index], sha256, folder / FOLDER / f"seed_{seed_index}")
+    return _Trained(run, task, policy, policies[seed_index], limit, sha256, folder / FOLDER / f"seed_{seed_index}")
 
 
 def _stages(trained: _Trained, config: CalibrationConfig | FrontierConfig) -> Path:

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 import ashore
 import ashore_runtime
 from ashore import artifacts
+from ashore.budget import Budget
 from ashore.environments.base import Task
 from ashore.experiments import training
 from ashore.experiments.bundle_card import Facts, write_card
@@ -102,7 +103,7 @@ def read_calibration(trained: Trained) -> Calibrated | None:
     content = json.loads(path.read_text())
     if content.get("weights_sha256") != trained.sha256:
         raise ValueError(f"{path} belongs to other weights: calibrate the run again, or export --without-calibration.")
-    limit, made_for = budget(trained.task, trained.run.train).discounted, content["budget"]["discounted"]
+    limit, made_for = _limit(trained, content).discounted, content["budget"]["discounted"]
     if content["caution"] != "actor" and not np.isclose(limit, made_for):
         raise ValueError(
             f"{path} refined towards a discounted budget of {made_for:g}, and the run's is {limit:g}: calibrate the "
@@ -170,7 +171,7 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
             that travels.
     """
     description, run = trained.task.description, trained.run
-    nets, limit = architecture(trained.task, run.train), budget(trained.task, run.train)
+    nets, limit = architecture(trained.task, run.train), _limit(trained, calibrated)
     usual = "actor" if nets.risk_conditioned else "refinement"
     critic, ranges = nets.critic, trained.method.trained_by(trained.task, run.train).ranges
     return Manifest(
@@ -203,6 +204,12 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
         training_ranges=tuple(dataclasses.asdict(row) for row in ranges),
         versions=versions(),
     )
+
+
+def _limit(trained: Trained, calibrated: Mapping[str, Any]) -> Budget:
+    """The budget that was calibrated for, and without a calibration the one that was trained for."""
+    limit = budget(trained.task, trained.run.train)
+    return dataclasses.replace(limit, per_episode=calibrated["budget"]["per_episode"]) if calibrated else limit
 
 
 def _travelling(trained: Trained, manifest: Manifest) -> dict[str, np.ndarray]:

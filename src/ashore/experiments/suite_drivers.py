@@ -128,7 +128,7 @@ def careful_drivers(run: Path) -> list[Driver]:
         content = calibrated.content
         policy = CarefulPolicy(
             _in(content["compute"], architecture(trained.task, trained.run.train)),
-            budget(trained.task, trained.run.train).discounted,
+            content["budget"]["discounted"],
             content["caution"],
             RefinementConfig(**content["refinement"]),
         )
