@@ -137,7 +137,7 @@ def test_another_budget_is_asked_for_without_training_again(run):
         assert main(["calibrate", str(run), *budget, *TINY]) == 0
         return json.loads((run / "calibration" / "seed_0" / "calibration.json").read_text())
 
-    declared, asked = calibrated(), calibrated("--budget", "30")
+    declared, asked = calibrated(), calibrated("--cost-budget", "30")
     assert declared["budget"]["per_episode"] == 2.0 and asked["budget"]["per_episode"] == 30.0
     assert asked["world"]["budget"] == asked["budget"]["discounted"] == pytest.approx(150.0)
     # At eta = 0 the same worlds cost the same, and all of them keep a large one, without caution.
@@ -173,8 +173,9 @@ def test_the_frontier_is_drawn_by_the_same_command(run, capsys):
         (["RUN", "--rule", "hope"], "The rule must be one of world, budget, max, paper, direct, not 'hope'."),
         (["RUN", "--frontier", "--level", "0.5"], "--level and --rule are about a risk schedule, and --frontier makes"),
         (["RUN", "--frontier", "--rule", "max"], "--level and --rule are about a risk schedule, and --frontier makes"),
-        (["RUN", "--frontier", "--budget", "1"], "--budget, --level and --rule are about a risk schedule"),
-        (["RUN", "--budget", "0"], "A cost budget must be positive, not 0."),
+        (["RUN", "--frontier", "--cost-budget", "1"], "--cost-budget, --level and --rule are about a risk schedule"),
+        (["RUN", "--cost-budget", "0"], "A cost budget must be positive, not 0."),
+        (["RUN", "--cost-budget", "1", "--rule", "paper"], "The rule 'paper' looks at no budget"),
         (["RUN", "--set", "etaz=[0]"], "Unknown setting 'etaz': did you mean 'etas'?"),
         (["RUN", "--set", "refinement.keep=first"], "The refinement keeps the best or the last action."),
         (["RUN", "--frontier", "--set", 'shifts=["trian"]'], "Unknown shift 'trian': did you mean 'train'?"),

@@ -63,14 +63,15 @@ def calibrate(
     run: Path,
     caution: str = "refinement",
     discounted: float = 0.1 / (1 - COST_DISCOUNT),
-    per_episode: float = 2.0,
+    asked: float | None = None,
 ) -> Path:
     """What `ashore calibrate` would leave, with a schedule from a made-up measurement."""
     weights = hashlib.sha256((run / training.POLICY / "seed_0.safetensors").read_bytes()).hexdigest()
     content = {
         "schema": 1,
         "weights_sha256": weights,
-        "budget": {"per_episode": per_episode, "discounted": discounted},
+        "budget": {"discounted": discounted},
+        "settings": {"budget": asked},
         "caution": caution,
         "refinement": {"steps": 3, "variant": "unit", "threshold_scale": 0.01},
         "counts": [0, 8, 16, 32],

@@ -30,13 +30,13 @@ def _take(push, title="somebody", identifies=False):
 
 
 def test_the_first_episode_is_filmed_to_its_last_decision(filmed, tmp_path):
-    film(tmp_path / "v.mp4", "Cart", WORLD, [_take(1.0)], every=6)
+    film(tmp_path / "v.mp4", "Cart", WORLD, [_take(1.0)], 2.0, every=6)
     # Decisions 0, 6, 12, 18 of an episode of 20, and 19, its last one. Words take 76 pixels above 16 x 320.
     assert len(filmed) == 5 and {picture.shape for picture in filmed} == {(92, 320, 3)}
 
 
 def test_the_bar_is_red_once_the_budget_is_spent_and_not_before(filmed, tmp_path):
-    film(tmp_path / "v.mp4", "Cart", WORLD, [_take(1.0)], every=1)
+    film(tmp_path / "v.mp4", "Cart", WORLD, [_take(1.0)], 2.0, every=1)
     red = [(picture[64, 160] == RED).all() for picture in filmed]
     cost = np.cumsum([moment.cost for moment in _take(1.0).moments[:20]])
     assert cost[-1] > 2.0 > cost[0]
@@ -45,7 +45,7 @@ def test_the_bar_is_red_once_the_budget_is_spent_and_not_before(filmed, tmp_path
 
 def test_what_nobody_knows_is_not_written(filmed, tmp_path):
     for identifies in (True, False):
-        film(tmp_path / "v.mp4", "Cart", WORLD, [_take(0.0, "x", identifies)], every=20)
+        film(tmp_path / "v.mp4", "Cart", WORLD, [_take(0.0, "x", identifies)], 2.0, every=20)
     knowing, blind = filmed[0], filmed[2]
     # Eta and spread stand in the upper right corner, and nothing else does.
     assert (knowing[:28, 160:] < 128).any() and (blind[:28, 160:] == 255).all()

@@ -91,7 +91,7 @@ def test_the_calibration_travels_and_decides_about_caution(run):
 
 def test_the_budget_that_was_calibrated_for_is_the_one_that_travels(run):
     trained = load_trained(run, 0)
-    cart_run.calibrate(run, per_episode=1.0, discounted=0.05 / (1 - 0.95))
+    cart_run.calibrate(run, asked=1.0, discounted=0.05 / (1 - 0.95))
     made = export_run(trained, run / "b.bundle", read_calibration(trained)).manifest.budget
     assert (made.per_episode, made.per_decision, made.discount) == (1.0, 0.05, 0.95)
     assert made.discounted == pytest.approx(1.0)

@@ -15,6 +15,7 @@ from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
 from ashore.experiments import suite_cells, suite_evaluation, suite_processes, suite_run, training
 from ashore.experiments.suite_cells import CellSettings, Plan, Request, plans, status
+from ashore.experiments.suite_run import Job, Made
 from ashore.experiments.suites import FIXED_LEVELS, SUITES, Cell
 from ashore.learning.disagreement import DisagreementConfig
 from ashore.methods.registry import METHODS
@@ -275,9 +276,10 @@ def test_every_suite_names_what_exists():
             "Unknown setting 'protocol.episode': did you mean 'protocol.episodes'?",
         ),
         ("suite run toy --seeds 0", "A run needs at least one seed, not 0."),
+        ("suite run toy --jobs 0", "--jobs must be at least 1, not 0."),
         (
-            "suite run toy --jobs 0",
-            "--jobs is at least 1, and for the backend local: Ray has its own way to share a machine.",
+            "suite run toy --jobs 2 --backend ray",
+            "--jobs is for the backend local: Ray has its own way to share a machine.",
         ),
     ],
 )
@@ -315,7 +317,7 @@ def test_cells_as_ray_tasks_on_a_local_cluster(tmp_path):
     assert main(words) == 0
 
 
-def test_cells_in_processes_of_their_own(tmp_path):
+def test_cells_in_processes_of_their_own(tmp_path, capsys):
     # A process that is begun anew knows nothing of carts.
     words = ["suite", "run", "smoke", "--out", str(tmp_path), "--only", "method=fvd", "--set", "protocol.episodes=1"]
     command = [sys.executable, "-m", "ashore.cli.main", *words]
@@ -328,23 +330,72 @@ def test_cells_in_processes_of_their_own(tmp_path):
     )
     # The same cell, asked for without processes, is there.
     assert main(words) == 0
+    assert capsys.readouterr().out.endswith(f"cells: 1 skipped; {tmp_path}\n")
 
 
 def _dies(*_: object) -> None:
     os._exit(9)
 
 
-def test_a_process_that_dies_costs_its_own_cells_alone(monkeypatch):
+def _makes_one_and_dies(answer, asked, job: Job, *_: object) -> None:
+    answer.send(Made(job.plans[0].title, "finished"))
+    os._exit(9)
+
+
+def _waits_until_asked(answer, asked, job: Job, *_: object) -> None:
+    (job.plans[0].folder.parent / "begun").touch()
+    assert asked.wait(timeout=60.0)
+    for plan in job.plans:
+        answer.send(Made(plan.title, "stopped", "asked"))
+    answer.close()
+
+
+def in_processes(plans: list[Plan], stop=lambda: False) -> dict[str, tuple[str, str]]:
+    todo = suite_run.jobs(plans)
+    made = suite_processes.run_in_processes(todo, False, Onlooker(), stop, 60.0, 2)
+    return {one.title: (one.state, one.why) for one in made}
+
+
+def test_a_process_that_dies_costs_its_own_cells_alone(tmp_path, monkeypatch):
+    nothing_made = plans(Request("smoke", tmp_path, only="method=fvd,method=nominal"))
+    ended = "its process ended with 9"
     monkeypatch.setattr(suite_processes, "_in_a_process", _dies)
-    todo = suite_run.jobs(plans(Request("smoke", only="method=fvd,method=nominal")))
-    made = list(suite_processes.run_in_processes(todo, False, Onlooker(), lambda: False, 60.0, 2))
-    assert sorted((one.title, one.state, one.why) for one in made) == [
-        ("Platoon / fvd", "failed", "its process ended with 9"),
-        ("Platoon / nominal", "failed", "its process ended with 9"),
-    ]
-    # Stopped before anything began, nothing is begun.
-    made = list(suite_processes.run_in_processes(todo, False, Onlooker(), lambda: True, 60.0, 2))
-    assert [one.state for one in made] == ["stopped", "stopped"]
+    assert in_processes(nothing_made) == {
+        "Platoon / fvd": ("failed", ended),
+        "Platoon / nominal": ("failed", ended),
+    }
+    assert [(plan.folder / suite_run.FAILURE).read_text() for plan in nothing_made] == [f"{ended}\n"] * 2
+    # What it had said before it died is still true.
+    together = [replace(plan, run=tmp_path / "one run") for plan in nothing_made]
+    monkeypatch.setattr(suite_processes, "_in_a_process", _makes_one_and_dies)
+    assert in_processes(together) == {
+        together[0].title: ("finished", ""),
+        together[1].title: ("failed", ended),
+    }
+
+
+def test_processes_are_asked_to_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite_processes, "_in_a_process", _waits_until_asked)
+    wanted = plans(Request("smoke", tmp_path, only="method=fvd"))
+    begun = wanted[0].folder.parent / "begun"
+    begun.parent.mkdir(parents=True)
+    assert in_processes(wanted, stop=begun.exists) == {"Platoon / fvd": ("stopped", "asked")}
+    # Where nothing has begun, nothing is begun.
+    assert in_processes(wanted, stop=lambda: True) == {
+        "Platoon / fvd": ("stopped", "the same command goes on from here")
+    }
+
+
+def test_a_calibration_from_before_a_setting_was_there_still_fits(tmp_path):
+    make(tmp_path, Onlooker(), only="method=risk_adaptive")
+    (plan,) = plans(Request("toy", tmp_path, only="method=risk_adaptive"))
+    assert plan.run is not None
+    (in_force, *_) = sorted(plan.run.rglob("calibration.json"))
+    content = json.loads(in_force.read_text())
+    for change, missing in (({}, 0), ({"budget": 3.0}, 1)):
+        older = {name: value for name, value in content["settings"].items() if name != "budget"}
+        in_force.write_text(json.dumps(content | {"settings": older | change}))
+        assert len(suite_run._uncalibrated(plan)) == missing
 
 
 def test_all_methods_are_trained_on_equal_terms_unless_somebody_asks_otherwise(tmp_path):

@@ -68,8 +68,11 @@ def test_return_and_its_derivative_are_those_of_the_closed_form(written_out, car
     np.testing.assert_allclose(slopes, by_hand, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("carried", "episodes_before"), [(0.0, [0]), (1.0, range(1, 10))])
-def test_an_episode_begins_with_the_belief_that_is_carried_to_it(carried, episodes_before):
+@pytest.mark.parametrize(
+    ("carried", "worlds_by_episodes_before"),
+    [(0.0, {0: 96}), (1.0, {1: 32, 2: 32, 3: 32}), (0.5, {0: 48, 1: 16, 2: 16, 3: 16})],
+)
+def test_an_episode_begins_with_the_belief_that_is_carried_to_it(carried, worlds_by_episodes_before):
     """An encoder that says 1 with precision 1 whatever happens, and an actor that pushes as hard as it believes."""
     state = train.start(TASK, TAUGHT, jax.random.key(0))
     nets = settings(TAUGHT).objective.architecture
@@ -80,20 +83,33 @@ def test_an_episode_begins_with_the_belief_that_is_carried_to_it(carried, episod
     # The second half is a precision before its softplus: log(1 + exp(log(e - 1))) = 1.
     said = np.repeat([1.0, np.log(np.e - 1.0)], latent).astype(np.float32)
     weights["encoder"]["output"]["bias"] = jnp.asarray(said)
-    params = state.learner.params | {"actor": actor, "encoder": weights["encoder"]}
-    levels = jnp.zeros(3, jnp.float32)
-    given = (TASK, settings(TAUGHT), RECIPE, params, normalisation.init(2, 1), None, PHYSICS, levels, None, carried)
-    returns, _ = jit(lambda key: Episodes(*given).run(key))(jax.random.key(1))
-    # With n transitions known, E[z] = n / (1 + n); push u_k moves the cart h^2 g u_k in each of the n - k decisions
-    # from then on, and costs 0.1 u_k^2.
+    normalisers, levels = normalisation.init(2, 1), jnp.zeros(96, jnp.float32)
+    physics = CartParameters(mass=jnp.full(96, 0.5), thrust=jnp.zeros(96))
+
+    def returns(kernel):
+        changed = {**actor, "output": {**actor["output"], "kernel": kernel}}
+        params = state.learner.params | {"actor": changed, "encoder": weights["encoder"]}
+        given = (TASK, settings(TAUGHT), RECIPE, params, normalisers, None, physics, levels, None, carried, 3)
+        return Episodes(*given).run(jax.random.key(1))[0]
+
+    kernel = actor["output"]["kernel"]
+    found = np.asarray(jit(returns)(kernel))
+    slopes = np.asarray(jit(jax.jacfwd(returns))(kernel))[:, 0, 0]
+    # With n transitions known, E[z] = n / (1 + n). A weight of w on it gives the push u = tanh(w E[z]), which moves the
+    # cart h^2 g u_k in each of the n - k decisions from then on and costs 0.1 u_k^2. What is believed is given.
     k = np.arange(LENGTH)
-    by_hand = []
-    for before in episodes_before:
-        known = before * LENGTH + k
-        push = np.tanh(known / (1.0 + known))
-        by_hand.append(PERIOD**2 * GAIN * np.sum(push * (LENGTH - k)) - 0.1 * np.sum(push**2))
-    nearest = np.min(np.abs(np.stack(by_hand) - np.asarray(returns)), axis=0)
-    np.testing.assert_allclose(nearest, 0.0, atol=1e-5)
+    belongs = []
+    for before in range(4):
+        known = (before * LENGTH + k) / (1.0 + before * LENGTH + k)
+        push = np.tanh(known)
+        by_hand = PERIOD**2 * 2.0 * np.sum(push * (LENGTH - k)) - 0.1 * np.sum(push**2)
+        slope = np.sum((PERIOD**2 * 2.0 * (LENGTH - k) - 0.2 * push) * (1 - push**2) * known)
+        belongs.append(np.isclose(found, by_hand, atol=2e-6) & np.isclose(slopes, slope, atol=2e-6))
+    worlds = np.sum(belongs, axis=1)
+    assert worlds.sum() == 96
+    # Four standard deviations of a binomial at most.
+    expected = np.array([worlds_by_episodes_before.get(before, 0) for before in range(4)])
+    assert np.all(np.abs(worlds - expected) <= 4.0 * np.sqrt(expected * (1 - expected / 96)))
 
 
 def test_the_known_optimum_is_reached():
@@ -261,6 +277,10 @@ def test_contacts_are_refused():
         ThroughPhysics(steps=-1)
     with pytest.raises(ValueError, match="carried is a share of the worlds, from 0 to 1, and not 1.5"):
         ThroughPhysics(carried=1.5)
+    with pytest.raises(ValueError, match="about the worlds of through_physics.steps, which are 0"):
+        ThroughPhysics(carried=0.5)
+    with pytest.raises(ValueError, match="carried_episodes must be at least 1"):
+        ThroughPhysics(steps=1, carried_episodes=0)
     with pytest.raises(ValueError, match="longest must be above 0"):
         ThroughPhysics(longest=0.0)
 

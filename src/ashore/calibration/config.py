@@ -11,6 +11,9 @@ from ashore.calibration.careful_policy import Agent
 from ashore.calibration.risk_schedule import RULES
 from ashore.environments.base import Task
 
+_KEEP_A_BUDGET = ("world", "budget")
+"""Rules that compare a cost with the budget; the others make up for what not knowing the world costs."""
+
 
 class Subject(NamedTuple):
     """What is calibrated."""
@@ -70,6 +73,10 @@ class CalibrationConfig:
             raise ValueError("Risk levels must start at 0, rise and stay below 1.")
         if self.budget is not None and not 0.0 < self.budget < math.inf:
             raise ValueError(f"A cost budget must be positive, not {self.budget:g}.")
+        if self.budget is not None and self.rule not in _KEEP_A_BUDGET:
+            raise ValueError(
+                f"The rule '{self.rule}' looks at no budget: one of its own goes with {' or '.join(_KEEP_A_BUDGET)}."
+            )
         names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest")))
         if not 1.0 <= self.beyond < math.inf:
             raise ValueError(f"Calibrated ranges must be at least as wide as those of training, not {self.beyond:g}.")

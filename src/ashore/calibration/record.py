@@ -149,6 +149,7 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
         "the union bound" + (", which is no promise at all." if joint == 0.0 else "."),
         f"J_c is the mean cost per decision of whole episodes, divided by 1 - {budget.discount:g} as the budget is: "
         f"{budget.discounted:g} stands for {budget.per_episode:g} per episode.",
+        *_asked(calibration),
         f"epsilon(N): the reference latent stands for the true one; it comes from {(copies - 1) * decisions} "
         "transitions of other deployments in the same world. epsilon(0) is that of the prior's mean, "
         "which is what is deployed.",
@@ -191,6 +192,15 @@ def assumptions(task: Task, policy: CarefulPolicy, calibration: Calibration) -> 
 
 def _ranges(beyond: float) -> str:
     return "the training ranges" if beyond == 1.0 else f"ranges {beyond:g} times as wide as those of training"
+
+
+def _asked(calibration: Calibration) -> tuple[str, ...]:
+    if calibration.config.budget is None:
+        return ()
+    return (
+        f"This budget, {calibration.budget.per_episode:g} per episode, was asked for when the policy was calibrated; "
+        "it was trained for the one that its task declares.",
+    )
 
 
 def unsettled(calibration: Calibration) -> str | None:

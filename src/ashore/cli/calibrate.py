@@ -38,7 +38,7 @@ class Options:
     """Folder of the run."""
     seed_index: int = 0
     """Which of the run's seeds."""
-    budget: float | None = None
+    cost_budget: float | None = None
     """Cost per episode to keep; the one that was trained for if left out. A policy that takes a risk level serves
     smaller ones too."""
     level: float | None = None
@@ -103,13 +103,13 @@ def run(options: Options) -> int:
 
 def _settings(options: Options) -> _Settings:
     """The defaults, then what has an option of its own, then --set."""
-    of_a_schedule = (options.budget, options.level, options.rule)
+    of_a_schedule = (options.cost_budget, options.level, options.rule)
     if options.frontier and any(chosen is not None for chosen in of_a_schedule):
-        raise ValueError("--budget, --level and --rule are about a risk schedule, and --frontier makes none.")
+        raise ValueError("--cost-budget, --level and --rule are about a risk schedule, and --frontier makes none.")
     measured = FrontierConfig() if options.frontier else CalibrationConfig()
     given = {"environments": options.environments, "episodes": options.episodes}
     if not options.frontier:
-        given |= {"budget": options.budget, "level": options.level, "rule": options.rule}
+        given |= {"budget": options.cost_budget, "level": options.level, "rule": options.rule}
     measured = replace(measured, **{name: value for name, value in given.items() if value is not None})
     caution = CautionConfig(options.caution)
     for assignment in options.set:

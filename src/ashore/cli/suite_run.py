@@ -45,7 +45,7 @@ class Options:
     force: bool = False
     """Make cells again that were made with other settings; their old runs are kept beside them."""
     backend: Literal["local", "ray"] = "local"
-    """Where cells are made: one after the other here, or as tasks of a Ray cluster (needs the extra `ray`)."""
+    """Where cells are made: on this machine, or as tasks of a Ray cluster (needs the extra `ray`)."""
     jobs: int = 1
     """Cells made at the same time on this machine, in processes of their own; those that share a run take turns."""
     ray_address: str | None = None
@@ -80,8 +80,10 @@ def run(options: Options) -> int:
     """Make what is missing and say what became of every cell."""
     request = Request(options.name, options.out, options.preset, options.seeds, options.only, options.set)
     try:
-        if options.jobs < 1 or (options.jobs > 1 and options.backend == "ray"):
-            raise ValueError("--jobs is at least 1, and for the backend local: Ray has its own way to share a machine.")
+        if options.jobs < 1:
+            raise ValueError(f"--jobs must be at least 1, not {options.jobs}.")
+        if options.jobs > 1 and options.backend == "ray":
+            raise ValueError("--jobs is for the backend local: Ray has its own way to share a machine.")
         plans = suite_cells.plans(request)
         if options.backend == "ray":
             suite_ray.require_ray()

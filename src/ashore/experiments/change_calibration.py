@@ -39,6 +39,7 @@ def calibrated_change(
         "weights_sha256": trained.sha256,
         "eta": list(calibrated.calibration.eta),
         "world": calibrated.calibration.to_json().get("world"),
+        "refined_towards": _refined_towards(calibrated),
         "decisions": decisions,
         "false_alarms_per_million": false_alarms,
     }
@@ -56,6 +57,12 @@ def calibrated_change(
     )
     path.write_text(json.dumps({**identity, "change": dataclasses.asdict(found)}, indent=2) + "\n")
     return found
+
+
+def _refined_towards(calibrated: Calibrated) -> float | None:
+    """The discounted budget that decides about actions; None where the actor itself is careful."""
+    content = calibrated.content
+    return None if content["caution"] == "actor" else content["budget"]["discounted"]
 
 
 def measure_change(

@@ -139,7 +139,8 @@ def _deploy(
             takes = _takes(show) if number == 0 else []
             if takes:
                 shown = show.planned.show
-                workers.submit(film, show.video, shown.task, show.worlds[0], takes, shown.film_every)
+                limit = show.planned.manifest.budget.per_episode
+                workers.submit(film, show.video, shown.task, show.worlds[0], takes, limit, shown.film_every)
     return found
 
 

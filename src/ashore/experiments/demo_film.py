@@ -32,7 +32,7 @@ class Take(NamedTuple):
     """Whether it finds out which world it is in: there is a risk level and a belief to write down then."""
 
 
-def film(path: Path, task: str, world: World, takes: Sequence[Take], every: int) -> Path:
+def film(path: Path, task: str, world: World, takes: Sequence[Take], budget: float, every: int) -> Path:
     """Film the first episode of a world.
 
     Args:
@@ -40,10 +40,11 @@ def film(path: Path, task: str, world: World, takes: Sequence[Take], every: int)
         task: whose world.
         world: the one that was met.
         takes: what every way did there.
+        budget: cost per episode that is to be kept.
         every: of so many decisions one is filmed; the video is as much faster than the world.
     """
     stages = [AshoreEnv(task, None, world.parameters, render_mode="rgb_array") for _ in takes]
-    replays = [_replay(stage, world, take, every) for stage, take in zip(stages, takes, strict=True)]
+    replays = [_replay(stage, world, take, budget, every) for stage, take in zip(stages, takes, strict=True)]
     return write_video(path, _together(replays), 1.0 / stages[0].description.control_period)
 
 
@@ -55,9 +56,8 @@ def _together(replays: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
         yield _beside(last)
 
 
-def _replay(stage: AshoreEnv, world: World, take: Take, every: int) -> Iterator[np.ndarray]:
+def _replay(stage: AshoreEnv, world: World, take: Take, budget: float, every: int) -> Iterator[np.ndarray]:
     stage.reset(seed=world.scenes[0])
-    budget = stage.description.budget.per_episode
     cost = returned = 0.0
     for moment in take.moments:
         if moment.episode:

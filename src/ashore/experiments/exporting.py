@@ -207,9 +207,9 @@ def describe(trained: Trained, calibrated: Mapping[str, Any]) -> Manifest:
 
 
 def _limit(trained: Trained, calibrated: Mapping[str, Any]) -> Budget:
-    """The budget that was calibrated for, and without a calibration the one that was trained for."""
-    limit = budget(trained.task, trained.run.train)
-    return dataclasses.replace(limit, per_episode=calibrated["budget"]["per_episode"]) if calibrated else limit
+    """The budget that the calibration was asked for, and otherwise the one that was trained for."""
+    limit, asked = budget(trained.task, trained.run.train), calibrated.get("settings", {}).get("budget")
+    return limit if asked is None else dataclasses.replace(limit, per_episode=asked)
 
 
 def _travelling(trained: Trained, manifest: Manifest) -> dict[str, np.ndarray]:

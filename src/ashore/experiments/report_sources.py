@@ -270,11 +270,13 @@ def _limit(config: Content, calibrations: list[Calibrated], manifest: Content, c
     facts = cell.get("facts", {})
     if "budget" in facts:
         return Limit(facts["budget"]["per_episode"], "the suite's summaries")
-    for found in calibrations:
+    # A budget that a calibration was asked for is not what training and evaluations are about.
+    asked = any((found.content or {}).get("settings", {}).get("budget") is not None for found in calibrations)
+    for found in () if asked else calibrations:
         for content in (found.content, found.frontier):
             if content is not None:
                 return Limit(content["budget"]["per_episode"], "the run's calibration")
-    if "budget" in manifest:
+    if "budget" in manifest and not asked:
         return Limit(manifest["budget"]["per_episode"], "the run's bundle")
     family = tasks.TASKS.get(str(config.get("task", "")))
     preset = str(config.get("task_preset", ""))

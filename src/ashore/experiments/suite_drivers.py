@@ -117,15 +117,18 @@ def careful_drivers(run: Path) -> list[Driver]:
     """Every seed of a run by its own calibrated schedule, in the precision that was calibrated.
 
     Raises:
-        ValueError: a seed has no calibration, or one of other weights.
+        ValueError: a seed has no calibration, or one of other weights, or for another budget than the seeds before.
     """
-    drivers = []
+    drivers, budgets = [], set[float]()
     for seed_index, weights in enumerate(load_policies(run)):
         trained = load_trained(run, seed_index)
         calibrated = read_calibration(trained)
         if calibrated is None:
             raise ValueError(f"Seed {seed_index} of {run} is not calibrated.")
         content = calibrated.content
+        budgets.add(content["budget"]["discounted"])
+        if len(budgets) > 1:
+            raise ValueError(f"The seeds of {run} are calibrated for different budgets: calibrate all for one.")
         policy = CarefulPolicy(
             _in(content["compute"], architecture(trained.task, trained.run.train)),
             content["budget"]["discounted"],

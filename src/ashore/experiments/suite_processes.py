@@ -5,94 +5,142 @@ another take little longer than one alone, if the driver lets their kernels run 
 """
 
 import contextlib
+import io
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
-from typing import TextIO
+from typing import NamedTuple, TextIO, cast
 
 from ashore.compilation_cache import keep_compiled_programs
-from ashore.experiments.suite_run import Job, Made, Onlooker, Stop, run_job
+from ashore.experiments import suite_cells
+from ashore.experiments.suite_run import FAILURE, Job, Made, Onlooker, Stop, run_job
 
 _LOOKS_EVERY = 0.5
 """Seconds between two looks at whether somebody wants all of it to stop."""
+_MEANT_FOR_THE_FIRST = (signal.SIGINT, signal.SIGTERM)
+"""Signals that reach everybody of a terminal or a job; what they mean is decided by the first process alone."""
+_PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+"""Every process would take three quarters of a GPU's memory for itself."""
+
+
+class _Running(NamedTuple):
+    """A job in a process of its own."""
+
+    job: Job
+    process: BaseProcess
+    made: list[Made]
+    """What it has said so far."""
 
 
 def run_in_processes(
     todo: Sequence[Job], force: bool, onlooker: Onlooker, stop: Stop, seconds: float, at_once: int
 ) -> Iterator[Made]:
-    """Make all cells, so many jobs at a time; what a job prints has its name in front.
+    """Make all cells, so many jobs at a time; what a job prints has the name of its first cell in front.
 
     Args:
+        todo: the jobs, in the order in which they are begun.
+        force: whether cells that were made with other settings are made again.
         onlooker: is pickled and travels to the processes.
         stop: asked here; the processes are told.
         seconds: after which they stop where they can go on later.
+        at_once: how many jobs run at the same time.
     """
-    # Every process would take three quarters of a GPU's memory for itself.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     context = multiprocessing.get_context("spawn")
+    # An event has started the process that keeps track of such things: it would unblock the signals below.
     asked, waiting = context.Event(), list(todo)
-    running: dict[Connection, tuple[Job, BaseProcess]] = {}
+    running: dict[Connection, _Running] = {}
     end = time.monotonic() + seconds
     try:
         while running or waiting:
             if stop():
                 asked.set()
-            while waiting and len(running) < at_once and not asked.is_set():
+            while waiting and (len(running) < at_once or asked.is_set()):
                 job = waiting.pop(0)
+                if asked.is_set() or not _something_to_do(job, force):
+                    # Says what is there already, and of everything else that it was stopped.
+                    yield from run_job(job, force, onlooker, asked.is_set)
+                    continue
                 here, there = context.Pipe(duplex=False)
                 given = (there, asked, job, force, onlooker, end - time.monotonic())
                 process = context.Process(target=_in_a_process, args=given)
-                process.start()
+                with _as_a_child_needs_it():
+                    process.start()
                 there.close()
-                running[here] = (job, process)
-            if asked.is_set() and not running:
-                yield from (made for job in waiting for made in _not_begun(job))
-                return
-            for done in wait(list(running), timeout=_LOOKS_EVERY):
-                assert isinstance(done, Connection)
-                yield from _what_became(done, *running.pop(done))
+                running[here] = _Running(job, process, [])
+            for heard in wait(list(running), timeout=_LOOKS_EVERY) if running else ():
+                assert isinstance(heard, Connection)
+                yield from _listen(heard, running, onlooker)
     finally:
-        for _, process in running.values():
-            process.terminate()
+        for _, process, _ in running.values():
+            process.kill()
 
 
-def _not_begun(job: Job) -> list[Made]:
-    return [Made(plan.title, "stopped", "the same command goes on from here") for plan in job.plans]
-
-
-def _what_became(said: Connection, job: Job, process: BaseProcess) -> list[Made]:
+def _something_to_do(job: Job, force: bool) -> bool:
+    """Whether a process is worth its start."""
     try:
-        return said.recv()
-    except EOFError:
-        process.join()
-        why = f"its process ended with {process.exitcode}"
-        return [Made(plan.title, "failed", why) for plan in job.plans]
+        states = [suite_cells.status(plan).state for plan in job.plans]
+    except ValueError:
+        return True
+    return any(state != "finished" and (force or state != "changed") for state in states)
+
+
+@contextlib.contextmanager
+def _as_a_child_needs_it() -> Generator[None]:
+    """What is inherited: signals that wait until the child ignores them, and memory that is taken as it is needed."""
+    before, own = signal.pthread_sigmask(signal.SIG_BLOCK, _MEANT_FOR_THE_FIRST), os.environ.get(_PREALLOCATE)
+    os.environ.setdefault(_PREALLOCATE, "false")
+    try:
+        yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if own is None:
+            del os.environ[_PREALLOCATE]
+
+
+def _listen(said: Connection, running: dict[Connection, _Running], onlooker: Onlooker) -> Iterator[Made]:
+    """One more cell of a job, or what its end means for the cells of which nothing was heard."""
+    job, process, made = running[said]
+    try:
+        made.append(said.recv())
+        yield made[-1]
+    except EOFError:
+        del running[said]
         said.close()
         process.join()
+        why = f"its process ended with {process.exitcode}"
+        for place, plan in list(zip(*job, strict=True))[len(made) :]:
+            plan.folder.mkdir(parents=True, exist_ok=True)
+            (plan.folder / FAILURE).write_text(f"{why}\n")
+            onlooker.say(f"[{place}] {plan.title}: failed: {why}")
+            yield Made(plan.title, "failed", why)
 
 
 def _in_a_process(answer: Connection, asked: Event, job: Job, force: bool, onlooker: Onlooker, seconds: float) -> None:
-    # Ctrl-C reaches everybody on a terminal; the first process decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _MEANT_FOR_THE_FIRST:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANT_FOR_THE_FIRST)
     keep_compiled_programs()
-    end = time.monotonic() + seconds
-    with contextlib.redirect_stdout(_Named(job.plans[0].title, sys.stdout)):
-        answer.send(list(run_job(job, force, onlooker, _either(asked, end))))
+    named = _Named(job.plans[0].title, sys.stdout)
+    with contextlib.redirect_stdout(cast(TextIO, named)):
+        for made in run_job(job, force, onlooker, _either(asked, time.monotonic() + seconds)):
+            answer.send(made)
+    named.rest()
     answer.close()
 
 
 def _either(asked: Event, end: float) -> Callable[[], bool]:
-    return lambda: asked.is_set() or time.monotonic() > end
+    """Whether to stop: somebody asked, time is up, or the first process is gone and nobody is left to answer to."""
+    first = multiprocessing.parent_process()
+    return lambda: asked.is_set() or time.monotonic() > end or (first is not None and not first.is_alive())
 
 
-class _Named(TextIO):
+class _Named(io.TextIOBase):
     """Whole lines with a name in front, so that several may write into one terminal."""
 
     def __init__(self, name: str, out: TextIO) -> None:
@@ -107,5 +155,8 @@ class _Named(TextIO):
     def flush(self) -> None:
         self._out.flush()
 
-    def isatty(self) -> bool:
-        return False
+    def rest(self) -> None:
+        """Write the line that was begun and not ended."""
+        if self._begun:
+            self.write("\n")
+        self.flush()

@@ -18,12 +18,21 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ashore import artifacts
+from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.ledger import Ledger, Paused, Progress
 from ashore.calibration.record import budget_in_all_units
 from ashore.environments import tasks
 from ashore.environments.base import Task
 from ashore.environments.randomisation import Randomised
-from ashore.experiments import decision_work, provenance, suite_cells, suite_drivers, suite_evaluation, training
+from ashore.experiments import (
+    decision_work,
+    provenance,
+    settings,
+    suite_cells,
+    suite_drivers,
+    suite_evaluation,
+    training,
+)
 from ashore.experiments.calibration import FILE as CALIBRATION
 from ashore.experiments.calibration import FOLDER as CALIBRATIONS
 from ashore.experiments.calibration import calibrate_run
@@ -197,7 +206,6 @@ def _uncalibrated(plan: Plan) -> list[int]:
     resolved = _cell_settings(plan)
     if plan.run is None or resolved.run is None or resolved.calibration is None or resolved.caution is None:
         return []
-    wanted = json.loads(json.dumps(dataclasses.asdict(resolved.calibration)))
     caution = resolved.caution
     refining = json.loads(json.dumps(dataclasses.asdict(caution.refinement)))
     hashes = suite_cells.weights(plan) or [None] * resolved.run.seeds
@@ -205,7 +213,7 @@ def _uncalibrated(plan: Plan) -> list[int]:
     def fits(seed: int, content: dict[str, Any]) -> bool:
         return (
             content["weights_sha256"] == hashes[seed]
-            and content["settings"] == wanted
+            and _as_calibrated(content["settings"]) == resolved.calibration
             and content["refinement"] == refining
             and content["compute"] == caution.compute
             and caution.caution in ("default", content["caution"])
@@ -217,6 +225,14 @@ def _uncalibrated(plan: Plan) -> list[int]:
         if not path.exists() or not fits(seed, json.loads(path.read_text())):
             missing.append(seed)
     return missing
+
+
+def _as_calibrated(recorded: dict[str, Any]) -> CalibrationConfig | None:
+    """The settings of a calibration; None where they are not settings of this version."""
+    try:
+        return settings.from_json(CalibrationConfig, recorded)
+    except ValueError:
+        return None
 
 
 def _calibrate(plan: Plan, seed: int, onlooker: Onlooker, stop: Stop) -> None:

@@ -164,6 +164,6 @@ def _film(path: Path, plan: Plan, world: World, aboard: _Aboard) -> Video:
     moments = list(deployment.moments(pilot, env, 1, world.scenes[0]))
     title, description = method_name(plan.cell.method), env.description
     every = math.ceil(description.decisions_per_episode / _LONGEST)
-    film(path, plan.cell.task, world, [Take(title, moments, identifies)], every)
+    film(path, plan.cell.task, world, [Take(title, moments, identifies)], description.budget.per_episode, every)
     returned, cost = sum(moment.reward for moment in moments), sum(moment.cost for moment in moments)
     return Video(title, path, returned, cost, description.budget.per_episode)

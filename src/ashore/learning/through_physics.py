@@ -5,10 +5,10 @@ the actor's weights, through every decision and everything that follows from it.
 
     (lambda J_c - J_r) / (1 + lambda)
 
-over a few worlds, each for one episode from the prior on, as it is deployed: on the mean of its posterior, without
-noise. What the policy believes is taken as given. At level eta of a risk-conditioned policy lambda is that of
-`risk.multiplier_at`. The critics learn beside it what this actor is worth, and deployment needs them; they no longer
-teach it (paper: eq 11).
+over a few worlds, each for one episode as it is deployed: from the prior or what was believed before, on the mean of
+its posterior, without noise. What the policy believes is taken as given. At level eta of a risk-conditioned policy
+lambda is that of `risk.multiplier_at`. The critics learn beside it what this actor is worth, and deployment needs
+them; they no longer teach it (paper: eq 11).
 """
 
 from dataclasses import dataclass, replace
@@ -37,9 +37,6 @@ WRITTEN_OUT = {"gpu": 4}
 decision is more than a hundred tiny kernels, and the compiler makes fewer of them when it sees several decisions at
 once; on a CPU nothing is gained."""
 
-MOST_EPISODES_BEFORE = 9
-"""A belief that is carried stands for one episode up to this many, like those of a deployment over ten."""
-
 
 @dataclass(frozen=True)
 class ThroughPhysics:
@@ -57,7 +54,9 @@ class ThroughPhysics:
     carried: float = 0.0
     """Share of the worlds that are met with a belief from episodes before, as from the second episode of a deployment
     on; in the others the episode begins at the prior. An actor that has met beliefs of its own episode alone takes one
-    that is sure from the start for something else (docs/decisions, 20)."""
+    that is sure from the start for something else (docs/decisions, 20). Nothing to methods without a latent."""
+    carried_episodes: int = 9
+    """A belief that is carried stands for one episode to this many: a deployment over ten begins nine with one."""
     longest: float | None = 100.0
     """Longest derivative of a world's loss with respect to what one decision hands on to the next; what is longer is
     cut to it on the way back. None: no limit, and a world whose motion is unstable outvotes all the others. On Platoon
@@ -71,6 +70,9 @@ class ThroughPhysics:
             raise ValueError("through_physics.late multiplies through_physics.steps, which are 0.")
         if not 0.0 <= self.carried <= 1.0:
             raise ValueError(f"carried is a share of the worlds, from 0 to 1, and not {self.carried!r}.")
+        if self.carried > 0.0 and self.steps == 0:
+            raise ValueError("through_physics.carried is about the worlds of through_physics.steps, which are 0.")
+        sensible.at_least(self, 1, "carried_episodes")
         sensible.positive(self, "longest")
 
     def steps_after(self, chunk: Array | int, chunks: int) -> Array | int:
@@ -119,7 +121,8 @@ def improve(
         def loss(actor: Params) -> tuple[Array, Metrics]:
             params = learner.params | learner.private | {"actor": actor}
             known = (task, learner_config, recipe, params, normalisers, models)
-            returns, costs = Episodes(*known, parameters, levels, config.longest, config.carried).run(scene_key)
+            chosen = (parameters, levels, config.longest, config.carried, config.carried_episodes)
+            returns, costs = Episodes(*known, *chosen).run(scene_key)
             # Summed, so that what is handed back within one world does not depend on how many there are.
             total = jnp.sum((charge * costs - returns) / (1.0 + charge))
             mean = total / config.worlds
@@ -158,6 +161,8 @@ class Episodes:
     """See `ThroughPhysics`."""
     carried: float = 0.0
     """See `ThroughPhysics`."""
+    carried_episodes: int = 9
+    """See `ThroughPhysics`."""
 
     def run(self, key: Array) -> tuple[Array, Array]:
         """Return and cost, with what it is charged for disagreement, [world] each."""
@@ -178,7 +183,7 @@ class Episodes:
         acts = replace(self, params=jax.lax.stop_gradient(self.params))
         taught, _, _ = acts._episode(key, prior)
         chosen_key, repeats_key = jax.random.split(chosen_key)
-        repeats = jax.random.randint(repeats_key, self.levels.shape, 1, MOST_EPISODES_BEFORE + 1)
+        repeats = jax.random.randint(repeats_key, self.levels.shape, 1, self.carried_episodes + 1)
         kept = repeats * (jax.random.uniform(chosen_key, self.levels.shape) < self.carried).astype(jnp.int32)
         return jax.lax.stop_gradient(jax.vmap(encoder.repeated)(taught, kept))
 

@@ -110,7 +110,13 @@ def merge(first: NaturalPosterior, second: NaturalPosterior) -> NaturalPosterior
 
 
 def repeated(posterior: NaturalPosterior, times: Array) -> NaturalPosterior:
-    """The posterior after the same transitions so many times; after none it is the prior. `times` is an int32."""
+    """The posterior after the same transitions so many times.
+
+    Args:
+        posterior: what one time of them told.
+        times: int32; after none it is the prior.
+    """
+    assert times.shape == () and times.dtype == jnp.int32, (times.shape, times.dtype)
     share = times.astype(posterior.precision_sum.dtype)
     return NaturalPosterior(
         share * posterior.weighted_mean_sum, share * posterior.precision_sum, times * posterior.count
