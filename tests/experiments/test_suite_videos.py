@@ -22,8 +22,8 @@ def takes(monkeypatch):
     """What would be filmed, by file name."""
     seen = {}
 
-    def note(path, task, world, takes, every):
-        seen[path.stem] = (world, takes[0], every)
+    def note(path, task, world, takes, budget, every):
+        seen[path.stem] = (world, takes[0], budget, every)
         return path
 
     monkeypatch.setattr(suite_videos, "film", note)
@@ -54,7 +54,7 @@ def test_everybody_starts_in_the_same_world_and_acts_as_in_the_suite(takes, tmp_
     # Cart is in no demo: its last shift.
     ours, neutral, nominal, push = (takes[f"Cart-deploy-{method}"] for method in toy_suite.METHODS)
     assert ours[0] == neutral[0] == nominal[0] == push[0]
-    starts = [take.moments[0].observation for _, take, _ in takes.values()]
+    starts = [take.moments[0].observation for _, take, *_ in takes.values()]
     for start in starts[1:]:
         np.testing.assert_array_equal(starts[0], start)
     # The made-up schedule: 0.9 from the start, 0.5 after 8 transitions, 0 after 16.
@@ -65,6 +65,7 @@ def test_everybody_starts_in_the_same_world_and_acts_as_in_the_suite(takes, tmp_
     for video in videos:
         moments = takes[video.path.stem][1].moments
         assert video.cost == pytest.approx(sum(moment.cost for moment in moments)) and video.budget == 2.0
+        assert takes[video.path.stem][2] == video.budget
 
 
 @pytest.mark.usefixtures("carts")
@@ -98,9 +99,9 @@ def test_fvd_needs_no_policy_and_knows_its_car(takes, tmp_path):
     cells = plans(Request("table1", tmp_path, only="task=Platoon,method=fvd"))
     (video,), left_out = film_cells(cells, tmp_path, VideoConfig(), lambda video: None)
     assert video.title == "FVD" and not left_out
-    world, take, every = takes["Platoon-deploy-fvd"]
+    world, take, budget, every = takes["Platoon-deploy-fvd"]
     # 1000 decisions in about 300 pictures.
-    assert every == 4 and not take.identifies
+    assert budget == video.budget == 20.0 and every == 4 and not take.identifies
     family = tasks.lookup("Platoon")
     config = family.presets[family.default_preset]
     rows = family.describe(config).shifts["nominal"]
