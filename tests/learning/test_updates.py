@@ -46,6 +46,24 @@ def once():
     return compiled(CONFIG, start(), BATCH, CONTEXT, LAMBDA)
 
 
+def test_an_actor_that_is_not_told_the_latent_never_hears_of_it():
+    deaf = dataclasses.replace(CONFIG, told=False)
+    before = start(deaf)
+    after, _ = compiled(deaf, before, BATCH, CONTEXT, LAMBDA)
+    told, _ = once()
+    of_latent = slice(NETS.seen, NETS.seen + NETS.sizes.latent)
+
+    def kernel(state):
+        return np.asarray(state.params["actor"]["dense0"]["kernel"])
+
+    assert not kernel(before)[of_latent].any() and not kernel(after)[of_latent].any()
+    assert (kernel(after)[: NETS.seen] != kernel(before)[: NETS.seen]).all()
+    assert (kernel(told)[of_latent] != kernel(start())[of_latent]).all()
+    # Critics hear of it all the same.
+    first, then = (state.params["critics"]["features"]["dense0"]["kernel"] for state in (before, after))
+    assert (first != then).any(axis=(0, 2)).all()
+
+
 def test_each_step_moves_its_own_networks_and_no_other():
     state, (work, latents, targets) = start(), pieces()
 

@@ -167,3 +167,8 @@ def test_some_worlds_keep_one_draw_of_the_prior_for_an_episode():
     np.testing.assert_array_equal(latents[5], [7.0, 7.0])
     np.testing.assert_array_equal(latents[6], noise[6])
     np.testing.assert_array_equal(latents[7], [7.0, 7.0])
+
+
+def test_an_actor_that_is_told_nothing_is_refused():
+    with pytest.raises(ValueError, match="told=False is not for pearl"):
+        pearl.recipe(Cart(), TrainConfig(told=False))

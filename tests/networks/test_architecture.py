@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from ashore.networks import architecture, critic, dynamics_head, encoder
+from ashore.networks import actor, architecture, critic, dynamics_head, encoder
 from ashore.networks.architecture import SIZES, Architecture, from_named_weights, named_weights
 from ashore.networks.critic import COST
 
@@ -109,6 +109,22 @@ def test_dynamics_head_has_an_output_per_feature_and_for_reward_and_cost(params)
     assert out.shape == (4,)
     with pytest.raises(ValueError, match="one of unit, learnt, predicted"):
         dataclasses.replace(TINY.dynamics, scale="free")
+
+
+@pytest.mark.parametrize("hidden", [(8, 8), ()])
+def test_an_actor_that_is_deaf_to_the_latent_still_takes_its_level(hidden):
+    nets = dataclasses.replace(TINY, sizes=dataclasses.replace(TINY.sizes, hidden=hidden), risk_conditioned=True)
+    weights = architecture.init(jax.random.key(1), nets)["actor"]
+
+    def act(weights, latent, level):
+        condition = architecture.condition(nets, jnp.full(nets.sizes.latent, latent), level)
+        return actor.apply(nets.actor, weights, jnp.array([0.3, -1.0, 0.5]), condition)
+
+    deaf = architecture.deaf_to_latent(nets, weights)
+    assert (act(weights, 2.0, 0.5) != act(weights, -1.0, 0.5)).all()
+    np.testing.assert_array_equal(act(deaf, 2.0, 0.5), act(deaf, -1.0, 0.5))
+    np.testing.assert_array_equal(act(deaf, 2.0, 0.5), act(weights, 0.0, 0.5))
+    assert (act(deaf, 0.0, 0.5) != act(deaf, 0.0, 0.9)).all()
 
 
 @pytest.mark.parametrize("hidden", [(8, 8), ()])

@@ -108,6 +108,9 @@ class TrainConfig:
     """How far worlds may stray from the method's ranges, as a multiple of their width (beyond the paper): those that
     explore as chance will have it, those behind the actor's steps through the physics the farther the higher their
     level (`risk.strangeness`), and the quiet ones, by whose cost the multiplier goes, not at all."""
+    told: bool = True
+    """Whether the actor is told what is believed about its world, as in the paper. Otherwise that decides how careful
+    it is, and the critics know it; a policy that corrects what it sees learns faster so (docs/decisions, 21)."""
     risk: RiskConfig = RiskConfig()
     through_physics: ThroughPhysics = ThroughPhysics()
     """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
@@ -203,6 +206,7 @@ def learner_config(task: Task, config: TrainConfig, recipe: Recipe) -> LearnerCo
         chosen = replace(chosen, kl_limit=config.kl_limit)
     return LearnerConfig(
         objective,
+        told=config.told,
         encoder_objective=chosen,
         learning_rate=config.learning_rate,
         actor_learning_rate=config.actor_learning_rate,

@@ -43,6 +43,8 @@ class LearnerConfig:
 
     objective: ObjectiveConfig
     encoder_objective: EncoderObjective = ENCODER_OBJECTIVES["critic+dynamics"]
+    told: bool = True
+    """Whether the actor is told the latent; otherwise it multiplies it by zero, for ever."""
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None
     """That of the actor, where it differs from the others."""
@@ -96,6 +98,7 @@ def init(config: LearnerConfig, multiplier: PIDConfig, key: Array) -> LearnerSta
     """A learner before its first update; targets start as copies of the critics."""
     params_key, key = jax.random.split(key)
     params = architecture.init(params_key, config.objective.architecture)
+    params |= {"actor": _as_told(config, params["actor"])}
     optimisers = {name: optimiser(config, name).init(params[name]) for name in ("actor", "encoder", "dynamics")}
     optimisers["critics"] = jax.vmap(optimiser(config, "critics").init)(params["critics"])
     return LearnerState(
@@ -221,6 +224,8 @@ def follow(config: LearnerConfig, state: LearnerState) -> tuple[LearnerState, Me
 def descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Params) -> tuple[LearnerState, Array]:
     """One clipped AdamW step of one network; a step whose gradient is not finite is not made, and counted."""
     rule, place = optimiser(config, name), "params" if name in state.params else "private"
+    if name == "actor":
+        gradients = _as_told(config, gradients)
     weights: Params = getattr(state, place)
 
     def step(gradients: Params, memory: optax.OptState, params: Params) -> tuple[tuple, Array]:
@@ -240,6 +245,11 @@ def descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Pa
         skipped=state.skipped + jnp.sum((~jnp.isfinite(norm)).astype(jnp.int32)),
     )
     return state, norm
+
+
+def _as_told(config: LearnerConfig, actor: Params) -> Params:
+    """Weights of the actor, or their gradient: zero for what it is not told."""
+    return actor if config.told else architecture.deaf_to_latent(config.objective.architecture, actor)
 
 
 def posterior_metrics(posterior: NaturalPosterior) -> Metrics:

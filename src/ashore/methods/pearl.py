@@ -25,6 +25,8 @@ def latents(on_prior: int, collector: Collector, renew: Array, noise: Array) -> 
 
 def recipe(task: Task, config: TrainConfig) -> Recipe:
     """A random actor, a joint step of critics and encoder, and worlds from the training ranges."""
+    if not config.told:
+        raise ValueError("told=False is not for pearl: its actor is one that is told its latent.")
     exploring = config.worlds - collect.quiet_worlds(config.collect, config.worlds)
     on_prior = round(config.sac.prior_share * exploring)
     return Recipe(

@@ -173,12 +173,25 @@ def init(key: Array, architecture: Architecture) -> Params:
     }
 
 
+def _first_layer(architecture: Architecture) -> str:
+    """Of actor, encoder and dynamics head, by the name of its weights."""
+    return "dense0" if architecture.sizes.hidden else "output"
+
+
+def deaf_to_latent(architecture: Architecture, actor: Params) -> Params:
+    """The actor with zeros where its first layer multiplies the latent."""
+    first = _first_layer(architecture)
+    begin = architecture.seen
+    kernel = actor[first]["kernel"].at[begin : begin + architecture.sizes.latent].set(0.0)
+    return actor | {first: actor[first] | {"kernel": kernel}}
+
+
 def with_scale_inside(architecture: Architecture, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Named weights of the same networks for actions as they are: `action_scale` multiplied into the first kernels.
 
     What travels to a robot then has no such scale, and nobody there can forget it.
     """
-    first = "dense0" if architecture.sizes.hidden else "output"
+    first = _first_layer(architecture)
     before_action = {
         **{f"{name}/features/dense0/kernel": architecture.critic.observation for name in CRITIC_NAMES},
         f"encoder/{first}/kernel": architecture.encoder.features,
