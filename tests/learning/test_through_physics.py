@@ -197,13 +197,16 @@ def test_what_would_do_nothing_is_refused():
 
 
 def test_the_work_of_all_steps_is_counted():
-    def work(steps: int) -> int:
-        config = replace(TAUGHT, through_physics=ThroughPhysics(steps=steps, worlds=4))
+    def work(steps: int, told: bool = True) -> int:
+        config = replace(TAUGHT, through_physics=ThroughPhysics(steps=steps, worlds=4), told=told)
         state = jax.eval_shape(lambda key: train.start(TASK, config, key), jax.random.key(0))
         return flops(lambda state: train.train_chunk(TASK, config, state), state)
 
     one, two, three = (work(steps) for steps in (1, 2, 3))
     assert two - one == three - two > 0
+    # What the actor is not told need not be believed: in 4 worlds an encoder from 5 numbers over 16 to 10 is saved.
+    untold = work(2, told=False) - work(1, told=False)
+    assert two - one - untold == LENGTH * 4 * 2 * (5 * 16 + 16 * 10)
 
 
 def test_metrics_are_the_mean_over_the_steps_that_were_taken():

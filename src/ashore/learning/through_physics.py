@@ -167,11 +167,16 @@ class Episodes:
     def run(self, key: Array) -> tuple[Array, Array]:
         """Return and cost, with what it is charged for disagreement, [world] each."""
         belief = self._prior()
-        if self.carried > 0.0 and self.recipe.contextual:
+        if self.carried > 0.0 and self._believes:
             key, before_key, chosen_key = jax.random.split(key, 3)
             belief = self._carried(before_key, chosen_key, belief)
         _, rewards, costs = self._episode(key, belief)
         return jnp.sum(rewards, axis=0), jnp.sum(costs, axis=0)
+
+    @property
+    def _believes(self) -> bool:
+        """Whether it matters here what is learnt about a world: to an actor that is told the latent."""
+        return self.recipe.contextual and self.config.told
 
     def _prior(self) -> NaturalPosterior:
         latent = self.config.objective.architecture.sizes.latent
@@ -218,8 +223,9 @@ class Episodes:
             assert self.models is not None
             ensemble = (self.recipe.disagreement, self.task, self.normalisers, self.models)
             cost = cost + jnp.where(runs, disagreement.penalties(*ensemble, before, actions), 0.0)
-        happened = jax.lax.stop_gradient(transition)
-        posterior = habits.believe(nets, self.params, self.normalisers, posterior, happened)
+        if self._believes:
+            happened = jax.lax.stop_gradient(transition)
+            posterior = habits.believe(nets, self.params, self.normalisers, posterior, happened)
         return (worlds, jax.lax.stop_gradient(posterior)), (transition.reward, cost)
 
     def _see(self, observation: Array) -> Array:
