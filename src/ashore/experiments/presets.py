@@ -95,12 +95,14 @@ _PLATOON_KNOWN_CAR = replace(
 _PLATOON_TO_ITS_END = replace(
     _PLATOON_LAPTOP, through_physics=replace(_PLATOON_LAPTOP.through_physics, late=5), averaging=30.0, beyond=2.0
 )
+# The actor is not told what is believed about its car, and is more careful at high levels (docs/decisions, 21).
 _PLATOON_KNOWN_CAR_TO_ITS_END = replace(
     _PLATOON_KNOWN_CAR,
+    told=False,
     through_physics=_PLATOON_TO_ITS_END.through_physics,
     averaging=_PLATOON_TO_ITS_END.averaging,
     beyond=_PLATOON_TO_ITS_END.beyond,
-    risk=replace(_PLATOON_KNOWN_CAR.risk, neutral_share=0.2, pressure=0.5),
+    risk=replace(_PLATOON_KNOWN_CAR.risk, neutral_share=0.2, pressure=0.75),
 )
 
 
@@ -122,10 +124,7 @@ def _in_standard_size(train: TrainConfig) -> TrainConfig:
 
 
 _PLATOON_STANDARD = _in_standard_size(_PLATOON_TO_ITS_END)
-# At its highest level this policy is to be no less careful than any other method is (docs/decisions, 18).
-_PLATOON_STANDARD_KNOWN_CAR = _in_standard_size(
-    replace(_PLATOON_KNOWN_CAR_TO_ITS_END, risk=replace(_PLATOON_KNOWN_CAR_TO_ITS_END.risk, pressure=0.75))
-)
+_PLATOON_STANDARD_KNOWN_CAR = _in_standard_size(_PLATOON_KNOWN_CAR_TO_ITS_END)
 _GPU = TrainConfig(
     decisions=2000,
     # A quarter of the fractions of the size itself and few, large batches: the return at the budget that 32 updates of
