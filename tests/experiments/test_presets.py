@@ -11,7 +11,8 @@ from ashore.methods import registry
 
 RESULTS = Path(__file__).parents[2] / "results"
 YOUNGER = {"carried": 0.0, "carried_episodes": 9}
-"""Settings of `through_physics` that are younger than the main tables: they had their defaults there. So is `told`."""
+"""Settings of `through_physics` that are younger than the recorded runs: they had their defaults there. For most of
+them, so is `told`."""
 
 
 def _recorded(cell):

@@ -192,6 +192,11 @@ def adam_steps(learner):
 def test_what_would_do_nothing_is_refused():
     with pytest.raises(ValueError, match="which are 0"):
         ThroughPhysics(late=2)
+    with pytest.raises(ValueError, match="of which an actor with told=False hears nothing"):
+        replace(TAUGHT, told=False, through_physics=ThroughPhysics(steps=1, carried=0.5))
+    nominal = registry.lookup("nominal")
+    with pytest.raises(ValueError, match="told=False is for methods that have a latent"):
+        nominal.trained_by(TASK, replace(CONFIG, told=False))
     with pytest.raises(ValueError, match="A run of 4 chunks has no last fifth"):
         replace(TAUGHT, through_physics=ThroughPhysics(steps=1, late=2))
 
@@ -207,6 +212,34 @@ def test_the_work_of_all_steps_is_counted():
     # What the actor is not told need not be believed: in 4 worlds an encoder from 5 numbers over 16 to 10 is saved.
     untold = work(2, told=False) - work(1, told=False)
     assert two - one - untold == LENGTH * 4 * 2 * (5 * 16 + 16 * 10)
+
+
+def test_an_actor_that_is_not_told_the_latent_learns_the_same_with_beliefs_and_without():
+    untold = replace(TAUGHT, told=False, averaging=2.0)
+    state = train.start(TASK, untold, jax.random.key(0))
+    chunk = jit(lambda state: train.train_chunk(TASK, untold, state)[0])
+    after = chunk(chunk(state))
+    nets, levels = settings(untold).objective.architecture, jnp.zeros(3, jnp.float32)
+    for actor in (after.learner.params["actor"], after.averaged):
+        assert actor is not None and small_learner.moved(state.learner.params["actor"], actor)
+        assert not np.asarray(actor["dense0"]["kernel"])[nets.seen : nets.seen + nets.sizes.latent].any()
+
+    def found(config, actor):
+        given = (RECIPE, after.learner.params | {"actor": actor}, after.normalisers, None, PHYSICS, levels)
+        returned, cost = Episodes(TASK, settings(config), *given).run(jax.random.key(1))
+        return jnp.sum(returned - cost)
+
+    # Beliefs are formed where the actor is told; one that multiplies them by zero does and learns the same.
+    both = [
+        jit(jax.value_and_grad(lambda actor, config=config: found(config, actor)))(after.averaged)
+        for config in (untold, TAUGHT)
+    ]
+    (value, slope), (beside, told) = both
+    assert float(value) == pytest.approx(float(beside), rel=1e-6) and float(value) != 0.0
+    told = updates.as_told(settings(untold), told)
+    slope = updates.as_told(settings(untold), slope)
+    for one, other in zip(jax.tree.leaves(slope), jax.tree.leaves(told), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
 def test_metrics_are_the_mean_over_the_steps_that_were_taken():

@@ -110,7 +110,7 @@ class TrainConfig:
     level (`risk.strangeness`), and the quiet ones, by whose cost the multiplier goes, not at all."""
     told: bool = True
     """Whether the actor is told what is believed about its world, as in the paper. Otherwise that decides how careful
-    it is, and the critics know it; a policy that corrects what it sees learns faster so (docs/decisions, 21)."""
+    it is, and the critics know it: on Platoon such an actor earns more at equal cost (docs/decisions, 21)."""
     risk: RiskConfig = RiskConfig()
     through_physics: ThroughPhysics = ThroughPhysics()
     """Teach the actor by its gradient through the physics instead of by the critics (beyond the paper)."""
@@ -136,6 +136,10 @@ class TrainConfig:
             raise ValueError(f"beyond must be a number from 1 on, not {self.beyond:g}.")
         if self.through_physics.late > 1 and self.chunks < through_physics.FIFTH:
             raise ValueError(f"A run of {self.chunks} chunks has no last fifth: through_physics.late would do nothing.")
+        if not self.told and self.through_physics.carried > 0.0:
+            raise ValueError(
+                "through_physics.carried is about beliefs, of which an actor with told=False hears nothing."
+            )
         names.lookup("distribution of context sizes", self.context_sizes, replay.CONTEXT_SIZES)
 
     @property

@@ -98,7 +98,7 @@ def init(config: LearnerConfig, multiplier: PIDConfig, key: Array) -> LearnerSta
     """A learner before its first update; targets start as copies of the critics."""
     params_key, key = jax.random.split(key)
     params = architecture.init(params_key, config.objective.architecture)
-    params |= {"actor": _as_told(config, params["actor"])}
+    params |= {"actor": as_told(config, params["actor"])}
     optimisers = {name: optimiser(config, name).init(params[name]) for name in ("actor", "encoder", "dynamics")}
     optimisers["critics"] = jax.vmap(optimiser(config, "critics").init)(params["critics"])
     return LearnerState(
@@ -225,7 +225,7 @@ def descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Pa
     """One clipped AdamW step of one network; a step whose gradient is not finite is not made, and counted."""
     rule, place = optimiser(config, name), "params" if name in state.params else "private"
     if name == "actor":
-        gradients = _as_told(config, gradients)
+        gradients = as_told(config, gradients)
     weights: Params = getattr(state, place)
 
     def step(gradients: Params, memory: optax.OptState, params: Params) -> tuple[tuple, Array]:
@@ -247,7 +247,7 @@ def descend(config: LearnerConfig, state: LearnerState, name: str, gradients: Pa
     return state, norm
 
 
-def _as_told(config: LearnerConfig, actor: Params) -> Params:
+def as_told(config: LearnerConfig, actor: Params) -> Params:
     """Weights of the actor, or their gradient: zero for what it is not told."""
     return actor if config.told else architecture.deaf_to_latent(config.objective.architecture, actor)
 

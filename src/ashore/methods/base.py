@@ -50,7 +50,10 @@ class Method:
             raise ValueError(
                 f"The physics of {task.description.name} cannot be differentiated: through_physics.steps must be 0."
             )
-        return self.recipe(task, config)
+        recipe = self.recipe(task, config)
+        if not config.told and not recipe.contextual:
+            raise ValueError("told=False is for methods that have a latent to tell their actor of.")
+        return recipe
 
     def advice(self, task: Task, config: TrainConfig) -> tuple[str, ...]:
         """What somebody who trains it with these settings should know, one sentence each."""
