@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ashore.calibration import careful_deployment, contexts, latent_error, realised_cost, record, tempering
+from ashore.calibration import careful_deployment, contexts, latent_error, page, realised_cost, record, tempering
 from ashore.calibration.calibrate import calibrate
 from ashore.calibration.config import CalibrationConfig, Subject
 from ashore.calibration.latent_error import ReferenceCheck
@@ -109,16 +109,16 @@ def test_the_record_says_what_a_decision_is_and_warns_of_a_reference_that_is_not
     def written(check: ReferenceCheck | None) -> tuple[dict[str, Any], str]:
         checked = calibration._replace(measured=calibration.measured._replace(reference_check=check))
         content = record.content(Repeating(), policy, checked, "0" * 64, {})
-        return content, record.page("toy", Repeating(), policy, checked)
+        return content, page.text("toy", Repeating(), policy, checked)
 
-    content, page = written(ReferenceCheck(0.2, 0.25, False))
+    content, shown = written(ReferenceCheck(0.2, 0.25, False))
     assert content["action_repeat"] == 4
     assert content["reference_settled"] == {"half_error": 0.2, "ratio": 0.25, "settled": False, "limit": 0.05}
-    assert "NOT SETTLED" in content["assumptions"][0] and "0.2 from" in page and "25% of epsilon(1)" in page
-    content, page = written(ReferenceCheck(0.0, math.nan, True))
-    assert content["reference_settled"]["ratio"] is None and "NOT SETTLED" not in page
-    content, page = written(None)
-    assert content["reference_settled"] is None and "NOT SETTLED" not in page
+    assert "NOT SETTLED" in content["assumptions"][0] and "0.2 from" in shown and "25% of epsilon(1)" in shown
+    content, shown = written(ReferenceCheck(0.0, math.nan, True))
+    assert content["reference_settled"]["ratio"] is None and "NOT SETTLED" not in shown
+    content, shown = written(None)
+    assert content["reference_settled"] is None and "NOT SETTLED" not in shown
 
 
 def test_the_sensitivity_is_the_known_one_within_sampling_error(calibration):
@@ -244,7 +244,7 @@ def test_wider_ranges_are_calibrated_for_where_they_are_asked_for(calibration):
     assert found.world.table.low[0] < -2.5 and found.world.table.high[0] > 2.5
     # Unseen worlds are drawn like them: most of the spread of their costs is theta's, three times as wide.
     assert found.neutral.cost.std() > 2.0 * calibration.neutral.cost.std()
-    said = record._ranges(wide.beyond), record._ranges(CONFIG.beyond)
+    said = page._ranges(wide.beyond), page._ranges(CONFIG.beyond)
     assert said == ("ranges 3 times as wide as those of training", "the training ranges")
 
 

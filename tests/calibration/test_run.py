@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from ashore import artifacts
-from ashore.calibration import record
+from ashore.calibration import page
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.ledger import Paused
 from ashore.cli.main import main
@@ -22,7 +22,7 @@ from ashore.experiments.training import TrainingRun
 from ashore.learning import normalisation
 from ashore.learning.train import architecture
 from ashore.networks import architecture as networks
-from ashore_runtime.schema import calibration_from_json
+from ashore_runtime.calibration_reading import calibration_from_json
 from ashore_runtime.world_levels import WorldLevels
 from tests.compilation import jit
 from tests.toy_world import CARTS
@@ -101,7 +101,7 @@ def test_the_runtime_reads_what_was_written(run):
 
 def test_the_papers_rule_at_the_median_is_one_command_too(run, capsys, monkeypatch):
     # What is wrong with a calibration is said on the terminal too, and not only on its page.
-    monkeypatch.setattr(record, "unsettled", lambda calibration: f"NOT SETTLED at {calibration.config.level:g}.")
+    monkeypatch.setattr(page, "unsettled", lambda calibration: f"NOT SETTLED at {calibration.config.level:g}.")
     assert main(["calibrate", str(run), *TINY, "--level", "0.5", "--rule", "paper"]) == 0
     shown = capsys.readouterr().out
     assert "level 0.5, rule paper" in shown and "NOT SETTLED at 0.5." in shown
@@ -130,6 +130,26 @@ def test_a_level_for_strangers_is_asked_for_and_travels(run, capsys):
     assert any("get the highest level" in sentence for sentence in written["assumptions"])
     assert main(["calibrate", str(run), *words, last, "strangers=hihgest"]) == 2
     assert "did you mean 'highest'" in capsys.readouterr().err
+
+
+def test_a_level_for_strangers_is_measured_and_said(run, capsys):
+    *words, last = TINY
+    assert main(["calibrate", str(run), *words, last, "strangers=measured"]) == 0
+    shown = capsys.readouterr().out
+    folder = run / "calibration" / "seed_0"
+    written = json.loads((folder / "calibration.json").read_text())
+    met, world = written["strangers"], calibration_from_json(written).world
+    assert world is not None and world.strangers == met["level"] == met["etas"][-1]
+    assert met["etas"] == written["etas"][: len(met["etas"])] and met["times"] == 2.0
+    # The budget is kept at this level and at none below it, or at none at all; no bound at all is null.
+    kept = [bound is not None and bound <= written["budget"]["discounted"] for bound in met["bound"]]
+    assert kept == [False] * (len(kept) - 1) + [met["enough"]]
+    assert any(f"at least {met['level']:g}, " in sentence for sentence in written["assumptions"])
+    said = f"strangers: at least {met['level']:g}"
+    assert said in shown and "| strangers at |" in (folder / "README.md").read_text()
+    # Another rule knows no strangers and does not meet any.
+    assert main(["calibrate", str(run), "--rule", "budget", *words, last, "strangers=measured"]) == 0
+    assert json.loads((folder / "calibration.json").read_text())["strangers"] is None
 
 
 def test_another_budget_is_asked_for_without_training_again(run):

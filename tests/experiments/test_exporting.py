@@ -139,13 +139,14 @@ def test_caution_that_follows_the_world_is_told_as_such(run, capsys):
     assert made.calibration is not None and made.calibration.world == world
     for said in (
         "it starts at eta = 0.9, which is infeasible: not enough",
+        "A world unlike all simulated ones gets at least 0.9.",
         "| from this many transitions on | 10 % | 50 % | 90 % |",
         "| 0 | 0.9 | 0.9 | 0.9 |\n| 16 | 0 | 0.5 | 0.9 |\n| 32 | 0 | 0 | 0.5 |",
     ):
         assert said in made.card, said
     assert main(["inspect", str(run / "careful.bundle")]) == 0
     shown = capsys.readouterr().out
-    assert "typical world" in shown and "90 %" in shown
+    assert "typical world" in shown and "90 %" in shown and "a world unlike all simulated ones" in shown
 
 
 @pytest.mark.parametrize(

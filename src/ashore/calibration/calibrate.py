@@ -2,23 +2,26 @@
 
 contexts   deploy at the highest risk level in worlds from the training ranges, or wider ones; keep the beliefs after N
 costs      roll the beliefs out at all risk levels, in the same scenes; tables and a first schedule follow
+strangers  deploy in worlds outside of those ranges, level by level, if the level for strangers is to be measured
 contexts   deploy again, now by the schedule that came out: contexts depend on who collects them
 costs      roll out again, with more episodes; the tables and the schedule that are kept
 coverage   deploy by the schedule in worlds nobody has seen, and at eta = 0 for comparison
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from ashore.budget import Budget
-from ashore.calibration import contexts, realised_cost, risk_level, tables, unseen_worlds
+from ashore.calibration import contexts, realised_cost, risk_level, strangers, tables, unseen_worlds
 from ashore.calibration.config import CalibrationConfig, Subject
 from ashore.calibration.contexts import deployment_decisions, replicas
 from ashore.calibration.ledger import Ledger
 from ashore.calibration.risk_level import Levels
 from ashore.calibration.risk_schedule import Schedule
+from ashore.calibration.strangers import Strangers
 from ashore.calibration.tables import Pass
 from ashore.calibration.unseen_worlds import Realised
 from ashore.calibration.world_schedule import WorldSchedule
@@ -38,6 +41,8 @@ class Calibration(NamedTuple):
     measured: Pass
     scheduled: Realised
     neutral: Realised
+    strangers: Strangers | None = None
+    """What simulated strangers cost, where their level was measured."""
 
     @property
     def schedule(self) -> Schedule:
@@ -61,14 +66,21 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     ranges = randomisation.widened(task.description.shifts["train"], config.beyond)
     draw = [randomisation.sample(ranges, task.parameters_type, key, config.environments) for key in keys[:2]]
     worlds, unseen = draw
-    ledger.plan(_planned_decisions(task, config))
+    ledger.plan(_planned_decisions(task, config, len(config.etas) if config.measures_strangers else 0))
 
     strongest, nothing = (_throughout(subject, config, place) for place in (len(config.etas) - 1, 0))
-    first = _one_pass(subject, config, ledger, "first", worlds, keys[2], strongest, 1.0, config.first_episodes)
+    asked = None if config.strangers == "start" else config.etas[-1]
+    first = _one_pass(subject, config, ledger, "first", worlds, keys[2], strongest, 1.0, config.first_episodes, asked)
     factor = first.tempering.factor if config.temper else 1.0
-    careful = _levels(config, first)
-    second = _one_pass(subject, config, ledger, "second", worlds, keys[3], careful, factor, config.episodes)
-    chosen = _levels(config, second)
+    met = None
+    if config.measures_strangers:
+        assert first.world is not None, "the settings ask for enough environments"
+        met = strangers.measure(subject, config, ledger, keys[5], factor, first.world.table)
+        asked = met.level
+        ledger.plan(_planned_decisions(task, config, len(met.etas)))
+    careful = _levels(config, first, asked)
+    second = _one_pass(subject, config, ledger, "second", worlds, keys[3], careful, factor, config.episodes, asked)
+    chosen = _levels(config, second, asked)
     scheduled = contexts.deploy(subject, config, ledger, "coverage", unseen, keys[4], chosen, factor)
     # The same worlds and scenes without caution: what the schedule is worth.
     neutral = contexts.deploy(subject, config, ledger, "coverage_neutral", unseen, keys[4], nothing, factor)
@@ -80,6 +92,7 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
         measured=second,
         scheduled=unseen_worlds.judge(subject.budget, config, scheduled),
         neutral=unseen_worlds.judge(subject.budget, config, neutral),
+        strangers=met,
     )
 
 
@@ -90,18 +103,19 @@ def _throughout(subject: Subject, config: CalibrationConfig, place: int) -> Leve
     return risk_level.on_device(np.full(len(config.counts), config.etas[place]))
 
 
-def _levels(config: CalibrationConfig, found: Pass) -> Levels:
-    """What the rule deploys by."""
+def _levels(config: CalibrationConfig, found: Pass, strangers: float | None) -> Levels:
+    """What the rule deploys by, with this level for strangers."""
     if config.rule != "world":
         return risk_level.on_device(found.schedules[config.rule].eta)
     assert found.world is not None, "the settings ask for enough environments"
-    return risk_level.on_device(found.world.table)
+    return risk_level.on_device(replace(found.world.table, strangers=strangers))
 
 
-def _planned_decisions(task: Task, config: CalibrationConfig) -> int:
+def _planned_decisions(task: Task, config: CalibrationConfig, levels_of_strangers: int) -> int:
     candidates = len(config.counts) + 2 + len(config.measured_counts) * (len(config.etas) - 1)
     episodes = candidates * (config.first_episodes + config.episodes) * task.description.decisions_per_episode
-    deployments = 4 * replicas(task, config) * deployment_decisions(task, config)
+    times = 4 + levels_of_strangers
+    deployments = times * replicas(task, config) * deployment_decisions(task, config)
     return config.environments * (episodes + deployments)
 
 
@@ -115,6 +129,7 @@ def _one_pass(
     levels: Levels,
     factor: float,
     episodes: int,
+    strangers: float | None,
 ) -> Pass:
     context_key, scene_key = jax.random.split(key)
     deployed = contexts.deploy(subject, config, ledger, f"{name}_contexts", worlds, context_key, levels, factor)
@@ -125,4 +140,4 @@ def _one_pass(
     in_first_pass = len(asked.eta) * config.environments * min(config.first_episodes, config.episodes)
     at_once = min(config.worlds_at_once, in_first_pass)
     outcome = realised_cost.measure(*subject[:3], ledger, f"{name}_costs", worlds, scenes, asked, at_once)
-    return tables.build(subject.budget, config, believed, outcome)
+    return tables.build(subject.budget, config, believed, outcome, strangers)

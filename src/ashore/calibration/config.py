@@ -56,8 +56,9 @@ class CalibrationConfig:
     """What caution must reach: the budget in the identified `world`, the `budget` in all of them, or what not knowing
     the world costs by the `paper` (L_c epsilon), by `direct` measurement (|dJ_c|), or the `max` of both."""
     strangers: str = "start"
-    """Under the rule `world`, the least that beliefs unlike all simulated ones call for: the careful `start`, or the
-    `highest` level."""
+    """Under the rule `world`, the least that beliefs unlike all simulated ones call for: the careful `start`, the
+    `highest` level, or the one that is `measured` with simulated strangers, from ranges still wider by one width of
+    training."""
     temper: bool = False
     """Whether the measured tempering is applied in the second pass, and so at deployment."""
     denoise: bool = False
@@ -77,7 +78,7 @@ class CalibrationConfig:
             raise ValueError(
                 f"The rule '{self.rule}' looks at no budget: one of its own goes with {' or '.join(_KEEP_A_BUDGET)}."
             )
-        names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest")))
+        names.lookup("level for strangers", self.strangers, dict.fromkeys(("start", "highest", "measured")))
         if not 1.0 <= self.beyond < math.inf:
             raise ValueError(f"Calibrated ranges must be at least as wide as those of training, not {self.beyond:g}.")
         if self.rule not in RULES:
@@ -99,6 +100,11 @@ class CalibrationConfig:
     def counts(self) -> tuple[int, ...]:
         """The N of the tables."""
         return (0, *(1 << power for power in range(self.largest_count.bit_length())))
+
+    @property
+    def measures_strangers(self) -> bool:
+        """Whether strangers are met in simulation; only the rule `world` knows any."""
+        return self.rule == "world" and self.strangers == "measured"
 
     @property
     def measured_counts(self) -> tuple[int, ...]:

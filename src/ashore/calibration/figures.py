@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ashore.budget import Budget
 from ashore.calibration.calibrate import Calibration
 from ashore.calibration.frontier import Curve
-from ashore.calibration.record import per_episode_factor
+from ashore.calibration.page import per_episode_factor
 from ashore.calibration.world_schedule import WorldSchedule
 from ashore_runtime.schema import PERCENTILES
 

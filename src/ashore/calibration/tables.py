@@ -1,5 +1,6 @@
 """One pass: the episodes that it asks for, and all tables and schedules that follow from what they cost."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,66 +83,36 @@ def candidates(config: CalibrationConfig, contexts: Contexts) -> Candidates:
     return Candidates(np.stack(asked), np.array(etas), np.array(scenes))
 
 
-def build(budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome: Episode) -> Pass:
-    """All tables of the pass, from what the `candidates` cost in every environment."""
+def build(
+    budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome: Episode, strangers: float | None
+) -> Pass:
+    """All tables of the pass, from what the `candidates` cost in every environment.
+
+    Args:
+        strangers: the least that strangers get under the rule `world`; the careful start's level if None.
+    """
     level, counts, measured_counts = config.level, config.counts, config.measured_counts
-    measured = [counts.index(count) for count in measured_counts]
-
-    def taken_apart(values: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Reference in both sets of scenes, [count] at eta = 0, and [measured count, eta] with eta = 0 in front."""
-        numbers = np.asarray(values, np.float64)
-        reference, neutral, rest = np.split(numbers, [2, 2 + len(counts)])
-        careful = rest.reshape(len(measured), len(config.etas) - 1, *rest.shape[1:])
-        return reference, neutral, np.concatenate([neutral[measured][:, None], careful], axis=1)
-
-    reference, neutral, careful = taken_apart(discounted(np.asarray(outcome.cost, np.float64), budget))
+    spent = _taken_apart(config, discounted(np.asarray(outcome.cost, np.float64), budget))
+    reference, neutral, careful = spent
     errors = latent_error.errors(contexts.latents, contexts.reference)
     apart = cost_sensitivity.differences(neutral, reference[SCENES])
-
-    def over_worlds(estimates: np.ndarray, standard_errors: np.ndarray) -> np.ndarray:
-        return estimation_noise.removed(estimates, standard_errors) if config.denoise else estimates
-
-    absolute = np.abs(over_worlds(apart.signed, apart.standard_error))
+    absolute = np.abs(_over_worlds(config)(apart.signed, apart.standard_error))
     epsilon = latent_error.table(errors, level)
     first = float(epsilon.value[counts.index(1)])
     lipschitz, ratio_environments = cost_sensitivity.lipschitz(absolute, errors, level)
     direct = cost_sensitivity.direct(absolute, level)
-    gains, gain_errors = cost_reduction.reductions(neutral[measured], careful)
-    by_world = cost_reduction.table(over_worlds(gains, gain_errors), level)
+    gains, gain_errors = cost_reduction.reductions(careful[:, 0], careful)
+    by_world = cost_reduction.table(_over_worlds(config)(gains, gain_errors), level)
     delta = cost_reduction.at_all_counts(by_world, measured_counts, counts)
     # The bound on a cost from above is that on its negative from below.
-    spending = over_worlds(careful.mean(axis=3), cost_sensitivity.paired_error(careful))
+    spending = _over_worlds(config)(careful.mean(axis=3), cost_sensitivity.paired_error(careful))
     negative = cost_reduction.table(-spending, level)
     bound = cost_reduction.at_all_counts(negative, measured_counts, counts)
     mean_gain = gains.mean(axis=2)
-    usual = cost_reduction.at_all_counts(Table(mean_gain, mean_gain), measured_counts, counts).value
     floor = cost_sensitivity.noise_floor(reference[SCENES], reference[OTHER_SCENES])
-    etas = np.asarray(config.etas)
     product = cost_sensitivity.lipschitz_error(lipschitz.value, epsilon.value, direct.value)
-    schedules = {
-        rule: risk_schedule.smallest_feasible(
-            etas, delta.value, risk_schedule.required(rule, product, direct.value), usual
-        )
-        for rule in ("max", "paper", "direct")
-    }
-    schedules["budget"] = risk_schedule.within_budget(etas, -bound.value, budget.discounted, usual)
-    world = None
-    if config.environments >= world_schedule.fewest(level):
-        world = world_schedule.build(
-            config.etas,
-            counts,
-            measured_counts,
-            level,
-            budget.discounted,
-            contexts.latents,
-            contexts.reference,
-            neutral,
-            careful,
-            over_worlds,
-            config.etas[-1] if config.strangers == "highest" else None,
-        )
-        schedules["world"] = world.typical
-    environments = np.sqrt(config.environments)
+    world = _world(budget, config, contexts, spent, strangers)
+    schedules = _schedules(budget, config, delta, Table(-bound.value, bound.standard_error), mean_gain, product, direct)
     return Pass(
         contexts=contexts,
         errors=errors,
@@ -155,16 +126,81 @@ def build(budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome
         lipschitz_error=product,
         delta=delta,
         mean_delta=mean_gain,
-        mean_delta_error=gains.std(axis=2, ddof=1) / environments,
+        mean_delta_error=gains.std(axis=2, ddof=1) / np.sqrt(config.environments),
         cost_bound=Table(-bound.value, bound.standard_error),
         neutral_mean=neutral.mean(axis=(1, 2)),
         neutral_bound=np.array([conformal.upper(row, level) for row in neutral.mean(axis=2)]),
         reference_mean=float(reference[SCENES].mean()),
         episode_error=np.mean(apart.standard_error, axis=1),
         noise_floor=cost_sensitivity.direct(floor[None], level),
-        triggered=taken_apart(outcome.triggered)[2].mean(axis=(2, 3)),
-        episode_return=taken_apart(outcome.reward)[2].mean(axis=(2, 3)) * budget.decisions_per_episode,
-        schedules=schedules,
+        triggered=_taken_apart(config, outcome.triggered).careful.mean(axis=(2, 3)),
+        episode_return=_taken_apart(config, outcome.reward).careful.mean(axis=(2, 3)) * budget.decisions_per_episode,
+        schedules=schedules if world is None else schedules | {"world": world.typical},
         world=world,
         tempering=tempering.measure(contexts.weighted_mean_sum, contexts.precision_sum, contexts.reference),
     )
+
+
+class _Apart(NamedTuple):
+    """What was measured of the `candidates`, by what they are for."""
+
+    reference: np.ndarray
+    """z_ref in both sets of scenes, [scenes, environment, episode]."""
+    neutral: np.ndarray
+    """z_N at eta = 0, [count, environment, episode]."""
+    careful: np.ndarray
+    """z_N at all levels, eta = 0 in front, [measured count, eta, environment, episode]."""
+
+
+def _taken_apart(config: CalibrationConfig, values: Any) -> _Apart:
+    measured = [config.counts.index(count) for count in config.measured_counts]
+    numbers = np.asarray(values, np.float64)
+    reference, neutral, rest = np.split(numbers, [2, 2 + len(config.counts)])
+    careful = rest.reshape(len(measured), len(config.etas) - 1, *rest.shape[1:])
+    return _Apart(reference, neutral, np.concatenate([neutral[measured][:, None], careful], axis=1))
+
+
+def _over_worlds(config: CalibrationConfig) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """From estimates and their standard errors, [..., world], to what quantiles are taken of."""
+    return estimation_noise.removed if config.denoise else lambda estimates, _: estimates
+
+
+def _world(
+    budget: Budget, config: CalibrationConfig, contexts: Contexts, spent: _Apart, strangers: float | None
+) -> WorldSchedule | None:
+    if config.environments < world_schedule.fewest(config.level):
+        return None
+    return world_schedule.build(
+        config.etas,
+        config.counts,
+        config.measured_counts,
+        config.level,
+        budget.discounted,
+        contexts.latents,
+        contexts.reference,
+        spent.neutral,
+        spent.careful,
+        _over_worlds(config),
+        strangers,
+    )
+
+
+def _schedules(
+    budget: Budget,
+    config: CalibrationConfig,
+    delta: Table,
+    bound: Table,
+    mean_gain: np.ndarray,
+    product: np.ndarray,
+    direct: Table,
+) -> dict[str, Schedule]:
+    """By rule, of those that look at the number of transitions alone."""
+    etas = np.asarray(config.etas)
+    usual = cost_reduction.at_all_counts(Table(mean_gain, mean_gain), config.measured_counts, config.counts).value
+    found = {
+        rule: risk_schedule.smallest_feasible(
+            etas, delta.value, risk_schedule.required(rule, product, direct.value), usual
+        )
+        for rule in ("max", "paper", "direct")
+    }
+    return found | {"budget": risk_schedule.within_budget(etas, bound.value, budget.discounted, usual)}

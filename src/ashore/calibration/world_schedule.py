@@ -117,19 +117,25 @@ def build(
         eta_percentiles=(),
         strangers=strangers,
     )
+    return _in_the_simulated_worlds(table, latents, predicted[measured[-1]], spent[-1], ~fitted)
+
+
+def _in_the_simulated_worlds(
+    table: WorldCalibration, latents: np.ndarray, predicted: np.ndarray, realised: np.ndarray, judged: np.ndarray
+) -> WorldSchedule:
+    """What the table gives each of them, and how well it predicts those that it was not fitted to."""
     eta, infeasible = read(table, latents)
     # Levels of the grid and nothing in between.
     percentiles = np.percentile(eta, PERCENTILES, axis=1, method="inverted_cdf").T
     typical = (part[:, 0] for part in read(table, latents.mean(axis=1, keepdims=True)))
-    last = predicted[measured[-1]]
     return WorldSchedule(
         table=replace(table, eta_percentiles=_tuples(percentiles)),
         eta=eta,
         infeasible=infeasible,
         typical=Schedule(*typical),
-        predicted=last,
-        realised=spent[-1],
-        r_squared=r_squared(spent[-1][:, ~fitted], last[:, ~fitted]),
+        predicted=predicted,
+        realised=realised,
+        r_squared=r_squared(realised[:, judged], predicted[:, judged]),
     )
 
 

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from ashore.calibration import record
+from ashore.calibration import page
 from ashore.calibration.calibrate import Calibration
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.frontier import Curve, FrontierConfig
@@ -88,7 +88,7 @@ def run(options: Options) -> int:
         else:
             path, calibration = calibrate_run(*common, chosen.measured, _say, stop)
             _show(console, calibration)
-            warning = record.unsettled(calibration)
+            warning = page.unsettled(calibration)
             if warning is not None:
                 console.print(warning)
     except ValueError as mistake:
@@ -167,6 +167,8 @@ def _show(console: Console, calibration: Calibration) -> None:
     console.print(table)
     if calibration.world is not None:
         console.print(_world_table(calibration.config.counts, calibration.world))
+    if calibration.strangers is not None:
+        console.print(f"strangers: {page.of_strangers(calibration)}")
     if schedule.infeasible.any():
         console.print("INFEASIBLE where marked: no risk level on the grid makes up for what is not known there.")
     for name, found in (("by the schedule", calibration.scheduled), ("at eta = 0", calibration.neutral)):

@@ -16,6 +16,7 @@ from ashore_runtime import Refused, bundle
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.schema import PERCENTILES, Field
 from ashore_runtime.signature import KEY_BYTES, TrustedKey
+from ashore_runtime.world_levels import WorldLevels
 
 _RUN = "config.json"
 """What a run has and no bundle; said again here because whoever knows runs starts JAX."""
@@ -135,7 +136,11 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
             "risk schedule" if world is None else "risk schedule: typical world, and percentiles over simulated ones"
         )
         over_worlds = () if world is None else tuple(f"{share} %" for share in PERCENTILES)
-        schedule = Table("transitions", "eta", "feasible", *over_worlds, title=title, title_justify="left")
+        strangers = None if world is None else f"{WorldLevels(world).outside[0]:g}"
+        caption = strangers and f"a world unlike all simulated ones: at least {strangers}"
+        schedule = Table(
+            "transitions", "eta", "feasible", *over_worlds, title=title, caption=caption, title_justify="left"
+        )
         shown = [()] * len(calibration.counts) if world is None else world.eta_percentiles
         rows = zip(calibration.counts, calibration.eta, calibration.infeasible, shown, strict=True)
         for count, eta, bad, percentiles in rows:

@@ -108,6 +108,13 @@ def from_names(rows: Sequence[Randomised], parameters_type: type[Parameters], va
     return parameters_type(**{row.name: np.float32(values.get(row.name, row.nominal)) for row in rows})
 
 
+def leaves(rows: Sequence[Randomised], parameters: Parameters) -> Array:
+    """Whether each of these parameter vectors lies outside of the ranges in at least one parameter, [count]."""
+    values = jnp.stack([getattr(parameters, row.name) for row in rows], axis=1)
+    low, high = (_bounds(rows, end)[None] for end in ("low", "high"))
+    return jnp.any((values < low) | (values > high), axis=1)
+
+
 def leaves_training(train: Sequence[Randomised], shift: Sequence[Randomised]) -> list[str]:
     """One sentence for every parameter whose range in `shift` is not inside its training range."""
     sentences = []

@@ -211,14 +211,16 @@ def _schedule(calibration: Calibration | None) -> list[str]:
 def _by_world(counts: tuple[int, ...], world: WorldCalibration) -> list[str]:
     rows = list(zip(counts, world.eta_percentiles, strict=True))
     kept = [row for i, row in enumerate(rows) if i == 0 or row[1] != rows[i - 1][1]]
-    start, infeasible = WorldLevels(world).start
+    levels = WorldLevels(world)
+    start, infeasible = levels.start
     return [
         f"Caution follows the world that is identified: it starts at eta = {start:g}"
         + (", which is infeasible: not enough" if infeasible else "")
         + ", and then takes the smallest level at which the cost that the belief predicts, with a margin, keeps the "
-        "budget. Percentiles over the simulated worlds:",
+        f"budget. A world unlike all simulated ones gets at least {levels.outside[0]:g}. Percentiles over the simulated "
+        "worlds:",
         "",
         "| from this many transitions on | " + " | ".join(f"{share} %" for share in PERCENTILES) + " |",
         "|---|---|---|---|",
-        *(f"| {count} | {' | '.join(f'{eta:g}' for eta in levels)} |" for count, levels in kept),
+        *(f"| {count} | {' | '.join(f'{eta:g}' for eta in found)} |" for count, found in kept),
     ]

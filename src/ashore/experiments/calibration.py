@@ -14,7 +14,7 @@ from typing import Any
 
 from ashore import names
 from ashore.budget import Budget
-from ashore.calibration import calibrate, figures, record
+from ashore.calibration import calibrate, figures, page, record
 from ashore.calibration import frontier as frontiers
 from ashore.calibration.calibrate import Calibration
 from ashore.calibration.careful_policy import CAUTIONS, CarefulPolicy, Caution
@@ -80,8 +80,8 @@ def calibrate_run(
     content = record.content(trained.task, trained.policy, calibration, trained.sha256, facts)
     path = trained.folder / FILE
     _write(path, content)
-    page = record.page(f"{run.name}, seed {seed_index}", trained.task, trained.policy, calibration)
-    (trained.folder / "README.md").write_text(page)
+    text = page.text(f"{run.name}, seed {seed_index}", trained.task, trained.policy, calibration)
+    (trained.folder / "README.md").write_text(text)
     figures.draw(trained.folder, calibration)
     return path, calibration
 
