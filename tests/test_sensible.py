@@ -12,7 +12,7 @@ from ashore.environments.tasks import lookup
 from ashore.experiments import presets, settings
 from ashore.experiments.evaluation import EvaluationConfig
 from ashore.learning.evaluate import probe
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods import registry
 from toy_world import CARTS, Cart
 

@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ashore_runtime import container, golden, schema, signature, strict_json, tensors
+from ashore_runtime import container, golden, signature, strict_json, tensors
+from ashore_runtime.calibration_reading import calibration_from_json
+from ashore_runtime.manifest_reading import manifest_from_json
 from ashore_runtime.policy import PolicyNetworks
 from ashore_runtime.refusal import Refused
 from ashore_runtime.schema import SCHEMA, Calibration, Manifest, Refinement
@@ -91,9 +93,9 @@ def write(
     }
     if calibration is not None:
         # Through the reader and back, so that 1 and 1.0 cannot make two texts of the same numbers.
-        calibration = schema.calibration_from_json(calibration.to_json())
+        calibration = calibration_from_json(calibration.to_json())
         files[CALIBRATION] = strict_json.serialise(calibration.to_json())
-    table = schema.manifest_from_json(manifest.to_json()).to_json()
+    table = manifest_from_json(manifest.to_json()).to_json()
     listing = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     table |= {"kind": KIND, "schema": SCHEMA, "files": listing}
     table["checksum"] = _checksum(table)
@@ -192,12 +194,12 @@ def _checksum(table: Mapping[str, Any]) -> str:
 
 def _understand(path: Path, files: Mapping[str, bytes], precision: str = "float32") -> Bundle:
     table = strict_json.parse(files[MANIFEST], MANIFEST)
-    manifest = schema.manifest_from_json(table)
+    manifest = manifest_from_json(table)
     if unknown := [name for name in table if name not in _ADDED and name not in Manifest.__dataclass_fields__]:
         raise Refused(f"{MANIFEST} has {unknown[0][:64]!r}, which nothing here understands.")
     calibration = None
     if CALIBRATION in files:
-        calibration = schema.calibration_from_json(strict_json.parse(files[CALIBRATION], CALIBRATION))
+        calibration = calibration_from_json(strict_json.parse(files[CALIBRATION], CALIBRATION))
         world = calibration.world
         if world is not None and len(world.low) != manifest.network.latent:
             raise Refused(
@@ -231,7 +233,7 @@ def with_caution(bundle: Bundle, caution: str | None, refinement: Refinement | N
         table["caution"] = caution
     if refinement is not None:
         table["refinement"] = asdict(refinement)
-    manifest = schema.manifest_from_json(table)
+    manifest = manifest_from_json(table)
     if manifest.caution != "actor" and bundle.networks.critics is None:
         raise Refused("Refinement was asked for, and the bundle has no critics.")
     return replace(bundle, manifest=manifest)

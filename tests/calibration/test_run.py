@@ -20,7 +20,7 @@ from ashore.experiments import presets, training
 from ashore.experiments.calibration import CautionConfig, calibrate_run
 from ashore.experiments.training import TrainingRun
 from ashore.learning import normalisation
-from ashore.learning.train import architecture
+from ashore.learning.train_config import architecture
 from ashore.networks import architecture as networks
 from ashore_runtime.calibration_reading import calibration_from_json
 from ashore_runtime.world_levels import WorldLevels

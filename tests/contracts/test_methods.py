@@ -19,8 +19,8 @@ from ashore.environments import tasks
 from ashore.experiments import evaluation, exporting, presets, settings, training
 from ashore.experiments.evaluation import EvaluationConfig, evaluate_controller
 from ashore.experiments.training import TrainingRun
-from ashore.learning import checkpoint, train
-from ashore.learning.train import TrainConfig
+from ashore.learning import checkpoint, train_config
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.registry import METHODS
 from ashore.networks import architecture, encoder
 from ashore.networks.architecture import named_weights
@@ -86,7 +86,7 @@ def test_a_policy_is_stored_under_the_names_that_everybody_reads(name: str, tmp_
     state, _ = trained(name)
     training._write_policy(tmp_path, jax.tree.map(lambda leaf: leaf[None], state), SMOKE.decisions)
     ((params, normalisers),) = evaluation.load_policies(tmp_path)
-    nets = train.architecture(real_task(WORLD), SMOKE)
+    nets = train_config.architecture(real_task(WORLD), SMOKE)
     expected = jax.eval_shape(lambda: named_weights(architecture.init(jax.random.key(0), nets)))
     stored = named_weights(params)
     assert {path: leaf.shape for path, leaf in stored.items()} == {path: leaf.shape for path, leaf in expected.items()}
@@ -98,7 +98,7 @@ def test_without_a_latent_nothing_is_believed_anywhere(name: str):
     state, _ = trained(name)
     assert not np.any(state.collector.latent) and not np.any(state.collector.posterior.count)
     # Whoever deploys it may ask the encoder: it answers that the world is the prior's.
-    nets = train.architecture(real_task(WORLD), SMOKE)
+    nets = train_config.architecture(real_task(WORLD), SMOKE)
     rows = jax.random.normal(jax.random.key(0), (20, nets.encoder.inputs))
     encode = jit(lambda params: encoder.mean(encoder.encode(nets.encoder, params, rows, jnp.ones(20, bool))))
     np.testing.assert_array_equal(encode(state.learner.params["encoder"]), np.zeros(nets.sizes.latent))

@@ -14,7 +14,8 @@ from ashore.environments.base import Task
 from ashore.experiments import deployment, deployment_environment, presets, training
 from ashore.experiments.deployment import Caution, Moment
 from ashore.experiments.training import TrainingRun
-from ashore.learning.train import TrainConfig, TrainState
+from ashore.learning.train import TrainState
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.registry import METHODS
 from experiments import cart_run
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import jax
 
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.networks.architecture import SIZES
 from toy_world import Cart
 

@@ -16,7 +16,7 @@ from ashore.experiments import presets, training
 from ashore.experiments.training import TrainingRun
 from ashore.learning import normalisation
 from ashore.learning.risk import RiskConfig
-from ashore.learning.train import architecture
+from ashore.learning.train_config import architecture
 from ashore.networks import architecture as networks
 from toy_world import CARTS
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from ashore.cli.main import main
-from ashore.experiments import act_benchmark, onnx_export
+from ashore.experiments import act_benchmark, onnx_extra
 from ashore.experiments.decision_parts import ACTOR, STEP
 from experiments.test_decision_parts import ALL
 from runtime import small_bundle
@@ -33,7 +33,7 @@ def test_implementations_have_rows_of_the_same_names_for_a_bundle(tmp_path, monk
     assert main(words) == 0
     rows = [(row["backend"], row["size"], row["what"]) for row in json.loads(out.read_text())["rows"]]
     expected = [("jax-cpu", "Toy", what) for what in (*ALL, *WHOLE)]
-    if onnx_export.available():
+    if onnx_extra.available():
         expected = [("onnx", "Toy", what) for what in (ACTOR, STEP, "act K=5")] + expected
     assert rows == expected
 

@@ -16,7 +16,7 @@ from ashore.experiments.change_streams import Schedule, schedule_of, streams
 from ashore.experiments.deployment import Caution
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
 from ashore.experiments.jax_twin import twin
-from ashore.learning.train import architecture
+from ashore.learning.train_config import architecture
 from ashore_runtime import bundle
 from ashore_runtime.change import DOUBT, ChangeDetector
 from ashore_runtime.schema import ChangeCalibration, WorldCalibration

@@ -9,6 +9,7 @@ import pytest
 
 from ashore.experiments import decision_parts, jax_twin, onnx_export
 from ashore.experiments.decision_parts import ACTOR, COST, COST_GRADIENT, EVIDENCE, REWARD_GRADIENT, STEP, Question
+from ashore.experiments.onnx_policy import OnnxPolicy
 from ashore_runtime import bundle, golden
 from ashore_runtime.bundle import Bundle
 from ashore_runtime.policy import PolicyNetworks
@@ -59,7 +60,7 @@ def test_jax_has_the_same_parts_and_the_same_answers(found: Bundle, asked: Quest
 def test_onnx_runtime_has_those_of_its_files_and_the_same_answers(found: Bundle, asked: Question):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    policy = onnx_export.OnnxPolicy(found.manifest, onnx_export.build(found.manifest, found.weights))
+    policy = OnnxPolicy(found.manifest, onnx_export.build(found.manifest, found.weights))
     ours = dict(decision_parts.numpy_parts(found, asked))
     theirs = dict(decision_parts.onnx_parts(policy, found.manifest, asked))
     assert list(theirs) == [ACTOR, STEP]
@@ -87,5 +88,5 @@ def test_what_a_bundle_does_not_hold_is_no_part_of_it(tmp_path: Path, asked: Que
     assert [what for what, _ in decision_parts.jax_parts(*twin, facts, asked)] == [ACTOR]
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    policy = onnx_export.OnnxPolicy(facts, onnx_export.build(facts, kept))
+    policy = OnnxPolicy(facts, onnx_export.build(facts, kept))
     assert [what for what, _ in decision_parts.onnx_parts(policy, facts, asked)] == [ACTOR]

@@ -12,7 +12,7 @@ import ashore_runtime
 from ashore.cli.main import main
 from ashore.experiments import exporting
 from ashore.experiments.exporting import export_run, load_trained, read_calibration
-from ashore.learning.train import architecture
+from ashore.learning.train_config import architecture
 from ashore.methods.registry import METHODS
 from ashore_runtime import bundle, golden
 from ashore_runtime.schema import WorldCalibration

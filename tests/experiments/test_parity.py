@@ -14,6 +14,7 @@ from ashore.cli.options import UsageError, read
 from ashore.experiments import onnx_export, parity, predicted_caution
 from ashore.experiments.deployment import NO_CAUTION
 from ashore.experiments.exporting import export_run, load_trained
+from ashore.experiments.onnx_policy import OnnxPolicy
 from ashore_runtime import bundle
 from ashore_runtime.policy import PolicyNetworks
 from ashore_runtime.refinement import Box, refine
@@ -71,7 +72,7 @@ def test_onnx_runtime_acts_like_the_runtime(path, caution, variant, activation):
         # The same weights under another activation: no golden vectors for that, so the runtime is asked directly.
         manifest = replace(manifest, network=replace(manifest.network, activation="silu"))
     networks = PolicyNetworks(manifest, found.weights)
-    policy = onnx_export.OnnxPolicy(manifest, onnx_export.build(manifest, found.weights))
+    policy = OnnxPolicy(manifest, onnx_export.build(manifest, found.weights))
     box = Box(manifest.action_low, manifest.action_high)
     assert networks.critics is not None
     threshold = 0.01 * manifest.budget.discounted
@@ -101,7 +102,7 @@ def test_a_policy_without_critics_acts_like_the_trained_one_everywhere(tmp_path)
     pytest.importorskip("onnxruntime")
     files = onnx_export.build(made.manifest, made.weights)
     assert set(files) == {onnx_export.ACTOR}
-    policy = onnx_export.OnnxPolicy(made.manifest, files)
+    policy = OnnxPolicy(made.manifest, files)
     for observation, latent, action in zip(states.observation, states.latent, states.action, strict=True):
         seen = observation.astype(np.float32)
         np.testing.assert_allclose(policy.nominal(seen, latent, 0.0), action, atol=1e-5)

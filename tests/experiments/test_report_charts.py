@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from ashore.experiments.report_charts import Axis, Mark, Rule, Series, draw, legend
+from ashore.experiments.report_axes import Axis
+from ashore.experiments.report_charts import Mark, Rule, Series, draw, legend
 
 X = Axis("x")
 

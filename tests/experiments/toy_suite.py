@@ -23,7 +23,7 @@ from ashore.experiments.calibration import CautionConfig
 from ashore.experiments.suite_evaluation import OWN, Protocol
 from ashore.experiments.suites import Cell, Scale, Shown, Suite
 from ashore.learning import normalisation
-from ashore.learning.train import architecture
+from ashore.learning.train_config import architecture
 from ashore.methods import registry
 from ashore.methods.base import Method
 from ashore.networks import architecture as networks

@@ -15,7 +15,7 @@ from tests.toy_world import PERIOD, Cart, CartConfig, CartParameters
 
 from ashore.environments import tasks
 from ashore.experiments.matrix_work import flops
-from ashore.learning import normalisation, plain_updates, through_physics, train, updates
+from ashore.learning import normalisation, plain_updates, through_physics, train, train_config, updates
 from ashore.learning.risk import RiskConfig
 from ashore.learning.through_physics import Episodes, ThroughPhysics
 from ashore.methods import registry
@@ -30,7 +30,7 @@ GAIN = np.array([2.0, 2.0, 0.75])
 
 
 def settings(config, recipe=RECIPE):
-    return train.learner_config(TASK, config, recipe)
+    return train_config.learner_config(TASK, config, recipe)
 
 
 def episodes(actor, longest=None, carried=0.0):

@@ -11,7 +11,7 @@ from tests.toy_world import Cart, CartConfig
 
 from ashore.learning import train
 from ashore.learning.collect import CollectConfig
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.networks.architecture import Sizes
 
 TASK = Cart(CartConfig(decisions=10))
@@ -113,22 +113,6 @@ def test_the_replay_remembers_what_the_worlds_did(chunk):
     np.testing.assert_array_equal(stored.ended[:, :11], ~goes_on)
     assert 0 < np.sum(~goes_on) < goes_on.size
     assert not np.any(stored.terminated)
-
-
-def test_steps_reach_what_is_drawn():
-    assert train.replay_config(TASK, replace(CONFIG, steps=3)).steps == 3
-    assert train.replay_config(TASK, CONFIG).steps == 1
-
-
-def test_the_price_of_information_reaches_the_encoder():
-    usual, other = (
-        train.learner_config(TASK, config, RECIPE).encoder_objective
-        for config in (CONFIG, replace(CONFIG, beta_kl=0.5, kl_limit=3.0))
-    )
-    assert (usual.beta_kl, usual.kl_limit) == (1e-3, None)
-    assert (other.beta_kl, other.kl_limit) == (0.5, 3.0)
-    with pytest.raises(ValueError, match="kl_limit"):
-        replace(CONFIG, kl_limit=-1.0)
 
 
 def test_the_multiplier_rises_while_the_policy_costs_too_much():

@@ -15,7 +15,7 @@ from ashore.environments.rollout import Worlds
 from ashore.learning import lagrangian, losses, objectives, soft_updates
 from ashore.learning.collect import CollectConfig, Collector
 from ashore.learning.soft_updates import SacConfig
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods import pearl
 from ashore.networks import actor
 from ashore.networks.encoder import NaturalPosterior

@@ -15,7 +15,7 @@ from ashore.learning import disagreement, normalisation, objectives, replay, tra
 from ashore.learning.disagreement import DisagreementConfig
 from ashore.learning.objectives import ObjectiveConfig
 from ashore.learning.replay import ReplayConfig
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods import spidr
 from ashore.networks.architecture import Architecture, Sizes
 from ashore.networks.critic import COST

@@ -13,7 +13,7 @@ from ashore.environments.point_goal.c_world import PointGoalCWorld
 from ashore.environments.point_goal.config import PRESETS
 from ashore.environments.point_goal.parameters import PointGoalParameters
 from ashore.learning.disagreement import DisagreementConfig, disagreement
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods import spidr
 
 MODELS, MOMENTS, HELD = 8, 60, 5

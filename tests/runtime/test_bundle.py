@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ashore_runtime import Limits, Refused, Runtime, bundle, golden, schema, signature
+from ashore_runtime.calibration_reading import calibration_from_json
 from ashore_runtime.schema import Calibration, Refinement
 from ashore_runtime.signature import TrustedKey
 from runtime import small_bundle
@@ -54,7 +55,7 @@ def test_any_calibration_survives_being_written(etas, tempering, sentences):
     calibration = Calibration(
         counts, etas, (False,) * len(etas), tempering=tempering, assumptions=tuple(sentences), tables={"epsilon": [1]}
     )
-    again = schema.calibration_from_json(json.loads(json.dumps(calibration.to_json())))
+    again = calibration_from_json(json.loads(json.dumps(calibration.to_json())))
     assert again == dataclasses.replace(calibration, tables={"epsilon": [1]})
     assert again.to_json() == calibration.to_json()
 

@@ -147,8 +147,8 @@ def test_a_journal_belongs_to_its_bundle(bundle_folder: Path, tmp_path: Path):
 def test_a_rotated_journal_still_knows_everything(bundle_folder: Path, tmp_path: Path):
     journal = tmp_path / "run.jnl"
     runtime = deployed(bundle_folder, journal, 2)
-    assert runtime._journal is not None
-    runtime._journal._max_bytes = 4000
+    assert runtime._logbook.journal is not None
+    runtime._logbook.journal._max_bytes = 4000
     generator = np.random.default_rng(1)
     for _ in range(40):
         observation = generator.uniform(-1, 1, 4)

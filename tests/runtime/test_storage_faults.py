@@ -86,7 +86,7 @@ def test_a_deleted_folder_is_noticed_with_the_next_transition(make_runtime, tmp_
 def test_a_full_journal_that_cannot_be_put_aside_is_kept(make_runtime, tmp_path: Path, monkeypatch):
     path = tmp_path / "run.jnl"
     runtime, plant = make_runtime(journal=path, limits=NEVER_STUCK), ToyPlant(0)
-    runtime._journal._max_bytes = 2_000
+    runtime._logbook.journal._max_bytes = 2_000
 
     def refused(*_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -8,7 +8,7 @@ import pytest
 
 from ashore.calibration import risk_level
 from ashore_runtime import Refused
-from ashore_runtime.schema import calibration_from_json
+from ashore_runtime.calibration_reading import calibration_from_json
 from ashore_runtime.world_levels import WorldLevels
 from runtime.test_world_levels import TWO_COUNTS, WORLD
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from ashore_runtime import Refused, bundle
+from ashore_runtime.calibration_reading import calibration_from_json
 from ashore_runtime.schedule import Schedule
-from ashore_runtime.schema import WorldCalibration, calibration_from_json
+from ashore_runtime.schema import WorldCalibration
 from ashore_runtime.world_levels import WorldLevels
 from runtime import small_bundle
 from runtime.small_bundle import CALIBRATION

@@ -72,11 +72,7 @@ def content(
             },
             "trigger_rate": measured.triggered,
             "episode_return": measured.episode_return,
-            "neutral_cost": {
-                "mean": measured.neutral_mean,
-                "bound": measured.neutral_bound,
-                "reference_mean": measured.reference_mean,
-            },
+            "neutral_cost": _neutral_cost(measured),
             "ratio_environments": measured.ratio_environments,
             "noise_floor": _first(measured.noise_floor),
             "theorem_bound": calibration.budget.discounted + measured.lipschitz_error,
@@ -84,10 +80,7 @@ def content(
             "tempering_measured": _tempering(calibration),
             "change_threshold": None,
             "change": None,
-            "coverage": {
-                "scheduled": _realised(calibration.scheduled),
-                "neutral": _realised(calibration.neutral),
-            },
+            "coverage": {name: _realised(found) for name, found in _deployed(calibration).items()},
             "per_episode": _per_episode(calibration),
             "assumptions": page.assumptions(task, policy, calibration),
         }
@@ -114,6 +107,18 @@ def _standard_errors(measured: Pass) -> dict[str, Any]:
         "cost_bound": measured.cost_bound.standard_error,
         "cost_difference_in_one_environment": measured.episode_error,
     }
+
+
+def _neutral_cost(measured: Pass) -> dict[str, Any]:
+    return {
+        "mean": measured.neutral_mean,
+        "bound": measured.neutral_bound,
+        "reference_mean": measured.reference_mean,
+    }
+
+
+def _deployed(calibration: Calibration) -> dict[str, Realised]:
+    return {"scheduled": calibration.scheduled, "neutral": calibration.neutral}
 
 
 def _tempering(calibration: Calibration) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ashore.experiments import training
 from ashore.experiments.evaluation import load_policies
 from ashore.experiments.machine import this_machine
 from ashore.learning import critic_check
-from ashore.learning.train import architecture, budget
+from ashore.learning.train_config import architecture, budget
 from ashore.methods import registry
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from ashore.cli.options import UsageError
 from ashore_runtime import Refused, bundle
 from ashore_runtime.bundle import Bundle
-from ashore_runtime.schema import PERCENTILES, Field
+from ashore_runtime.schema import PERCENTILES, Calibration, Field
 from ashore_runtime.signature import KEY_BYTES, TrustedKey
 from ashore_runtime.world_levels import WorldLevels
 
@@ -131,21 +131,8 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
         facts.add_row(name, escape(text))
     yield facts
     if found.calibration is not None:
-        calibration, world = found.calibration, found.calibration.world
-        title = (
-            "risk schedule" if world is None else "risk schedule: typical world, and percentiles over simulated ones"
-        )
-        over_worlds = () if world is None else tuple(f"{share} %" for share in PERCENTILES)
-        strangers = None if world is None else f"{WorldLevels(world).outside[0]:g}"
-        caption = strangers and f"a world unlike all simulated ones: at least {strangers}"
-        schedule = Table(
-            "transitions", "eta", "feasible", *over_worlds, title=title, caption=caption, title_justify="left"
-        )
-        shown = [()] * len(calibration.counts) if world is None else world.eta_percentiles
-        rows = zip(calibration.counts, calibration.eta, calibration.infeasible, shown, strict=True)
-        for count, eta, bad, percentiles in rows:
-            schedule.add_row(str(count), f"{eta:g}", "no" if bad else "yes", *(f"{level:g}" for level in percentiles))
-        yield schedule
+        calibration = found.calibration
+        yield _schedule(calibration)
         change = calibration.change
         if change is not None:
             rate = change.false_alarms_per_million
@@ -162,6 +149,20 @@ def _tables(found: Bundle, every_field: bool) -> Iterable[Table]:
     for row in manifest.training_ranges:
         ranges.add_row(*(escape(str(row.get(name))) for name in ("name", "low", "high")))
     yield ranges
+
+
+def _schedule(calibration: Calibration) -> Table:
+    world = calibration.world
+    title = "risk schedule" if world is None else "risk schedule: typical world, and percentiles over simulated ones"
+    over_worlds = () if world is None else tuple(f"{share} %" for share in PERCENTILES)
+    strangers = None if world is None else f"{WorldLevels(world).outside[0]:g}"
+    caption = strangers and f"a world unlike all simulated ones: at least {strangers}"
+    schedule = Table("transitions", "eta", "feasible", *over_worlds, title=title, caption=caption, title_justify="left")
+    shown = [()] * len(calibration.counts) if world is None else world.eta_percentiles
+    rows = zip(calibration.counts, calibration.eta, calibration.infeasible, shown, strict=True)
+    for count, eta, bad, percentiles in rows:
+        schedule.add_row(str(count), f"{eta:g}", "no" if bad else "yes", *(f"{level:g}" for level in percentiles))
+    return schedule
 
 
 def _fields(title: str, fields: tuple[Field, ...]) -> Table:

@@ -15,9 +15,10 @@ from ashore import names
 from ashore.calibration import lone_decisions
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.calibration.refinement import RefinementConfig
-from ashore.experiments import decision_parts, jax_twin, onnx_export
+from ashore.experiments import decision_parts, jax_twin, onnx_export, onnx_extra
 from ashore.experiments.decision_parts import Question, Work
 from ashore.experiments.machine import this_machine
+from ashore.experiments.onnx_policy import OnnxPolicy
 from ashore.learning import normalisation
 from ashore.networks.architecture import SIZES, Architecture, Sizes, init, named_weights
 from ashore_runtime import Limits, Runtime, bundle, golden, process
@@ -149,7 +150,7 @@ def _work(backend: str, place: Path) -> Iterator[tuple[str, Work]]:
     if backend == "numpy":
         yield from _numpy_work(place)
     elif backend == "onnx":
-        if onnx_export.available():
+        if onnx_extra.available():
             yield from _onnx_work(bundle.load(place))
     else:
         _, platform, *rough = backend.split("-")
@@ -214,7 +215,7 @@ def _numpy_work(place: Path) -> Iterator[tuple[str, Work]]:
 
 
 def _onnx_work(found: Bundle) -> Iterator[tuple[str, Work]]:
-    policy = onnx_export.OnnxPolicy(found.manifest, onnx_export.build(found.manifest, found.weights))
+    policy = OnnxPolicy(found.manifest, onnx_export.build(found.manifest, found.weights))
     asked = _question(found)
     yield from decision_parts.onnx_parts(policy, found.manifest, asked)
     for steps in STEPS:

@@ -217,8 +217,8 @@ def _by_world(counts: tuple[int, ...], world: WorldCalibration) -> list[str]:
         f"Caution follows the world that is identified: it starts at eta = {start:g}"
         + (", which is infeasible: not enough" if infeasible else "")
         + ", and then takes the smallest level at which the cost that the belief predicts, with a margin, keeps the "
-        f"budget. A world unlike all simulated ones gets at least {levels.outside[0]:g}. Percentiles over the simulated "
-        "worlds:",
+        f"budget. A world unlike all simulated ones gets at least {levels.outside[0]:g}. Percentiles over the "
+        "simulated worlds:",
         "",
         "| from this many transitions on | " + " | ".join(f"{share} %" for share in PERCENTILES) + " |",
         "|---|---|---|---|",

@@ -25,7 +25,7 @@ from ashore.calibration.refinement import RefinementConfig
 from ashore.environments.base import Task
 from ashore.experiments import training
 from ashore.experiments.evaluation import load_policies
-from ashore.learning.train import architecture, budget
+from ashore.learning.train_config import architecture, budget
 
 FOLDER = "calibration"
 FILE = "calibration.json"

@@ -150,21 +150,9 @@ def _deploy(
     evidence = jax.vmap(policy.evidence, in_axes=(None, 0))
     judge = jax.vmap(partial(_judge, policy, weights))
 
-    def moved(found: NaturalPosterior, said: NaturalPosterior) -> NaturalPosterior:
-        """As `posterior.fade` and then `add`."""
-        share = 1.0 - 1.0 / watch.memory
-        count = jnp.minimum(found.count, watch.memory.astype(jnp.int32) - 1)
-        return encoder.merge(
-            NaturalPosterior(share * found.weighted_mean_sum, share * found.precision_sum, count), said
-        )
-
     def one_decision(carry: _Deployed, now: Array) -> tuple[_Deployed, tuple[Array, ...]]:
         latent = jax.vmap(encoder.mean)(carry.posterior)
-        eta = jax.vmap(lambda seen, belief: level_at(counts, levels, seen, belief))(carry.posterior.count, latent)
-        eta = jnp.where(carry.held > 0, jnp.maximum(carry.least, eta), eta)
-        # It rose with the transition before this decision, which counts towards the wait.
-        wait = jnp.where(eta > carry.least, patience // 2, 0)
-        held = jnp.maximum(jnp.maximum(carry.held, wait) - 1, 0)
+        eta, held = _level(counts, levels, patience, carry, latent)
         decision = act(weights, carry.worlds.observation, latent, eta)
         changed = (change_at >= 0) & (now >= change_at)
         physics = jax.tree.map(lambda old, new: jnp.where(changed, new, old), before, after)
@@ -178,8 +166,8 @@ def _deploy(
         total = jnp.maximum(carry.total + jnp.clip(gain, -watch.clip, watch.clip) - watch.drift, 0.0)
         alarm = total > watch.threshold * 2.0**carry.alarms
         alarms = (1.0 - 1.0 / DOUBT) * carry.alarms
-        recent = moved(carry.recent, said)
-        fresh = _where(total > 0.0, moved(carry.fresh, said), prior)
+        recent = _faded(watch.memory, carry.recent, said)
+        fresh = _where(total > 0.0, _faded(watch.memory, carry.fresh, said), prior)
         following = _Deployed(
             worlds,
             _where(alarm, fresh, encoder.merge(carry.posterior, said)),
@@ -190,14 +178,7 @@ def _deploy(
             jnp.where(alarm, jnp.maximum(eta, careful_start(levels)), eta),
             jnp.where(alarm, alarms + 1.0, alarms),
         )
-        # A transition that was lost leaves no trace in the runtime; its gain is not a number, and so no alarm.
-        lost = transition.diverged
-        following = following._replace(
-            total=jnp.where(lost, carry.total, following.total),
-            recent=_where(lost, carry.recent, following.recent),
-            fresh=_where(lost, carry.fresh, following.fresh),
-            alarms=jnp.where(lost, carry.alarms, following.alarms),
-        )
+        following = _unless_lost(transition.diverged, carry, following)
         return following, (gain, surprise, transition.cost, transition.reward, eta, alarm)
 
     nothing = jnp.zeros(keys.shape[0], jnp.int32)
@@ -205,6 +186,34 @@ def _deploy(
     first = jnp.full_like(total, careful_start(levels))
     start = _Deployed(start_worlds(task, keys, before), prior, total, prior, prior, nothing, first, total)
     return jax.lax.scan(one_decision, start, jnp.arange(decisions, dtype=jnp.int32))[1]
+
+
+def _level(
+    counts: tuple[int, ...], levels: Levels, patience: int, carry: _Deployed, latent: Array
+) -> tuple[Array, Array]:
+    """The risk level of a decision, and how many transitions after it caution must not be given up."""
+    eta = jax.vmap(lambda seen, belief: level_at(counts, levels, seen, belief))(carry.posterior.count, latent)
+    eta = jnp.where(carry.held > 0, jnp.maximum(carry.least, eta), eta)
+    # It rose with the transition before this decision, which counts towards the wait.
+    wait = jnp.where(eta > carry.least, patience // 2, 0)
+    return eta, jnp.maximum(jnp.maximum(carry.held, wait) - 1, 0)
+
+
+def _faded(memory: Array, found: NaturalPosterior, said: NaturalPosterior) -> NaturalPosterior:
+    """As `posterior.fade` and then `add`."""
+    share = 1.0 - 1.0 / memory
+    count = jnp.minimum(found.count, memory.astype(jnp.int32) - 1)
+    return encoder.merge(NaturalPosterior(share * found.weighted_mean_sum, share * found.precision_sum, count), said)
+
+
+def _unless_lost(lost: Array, carry: _Deployed, following: _Deployed) -> _Deployed:
+    """A transition that was lost leaves no trace in the runtime; its gain is not a number, and so no alarm."""
+    return following._replace(
+        total=jnp.where(lost, carry.total, following.total),
+        recent=_where(lost, carry.recent, following.recent),
+        fresh=_where(lost, carry.fresh, following.fresh),
+        alarms=jnp.where(lost, carry.alarms, following.alarms),
+    )
 
 
 def _where(mask: Array, chosen: NaturalPosterior, other: NaturalPosterior) -> NaturalPosterior:

@@ -16,7 +16,7 @@ import numpy as np
 from ashore.calibration import refinement
 from ashore.calibration.careful_policy import CarefulPolicy
 from ashore.calibration.refinement import ActionValues, RefinementConfig
-from ashore.experiments.onnx_export import OnnxPolicy
+from ashore.experiments.onnx_policy import OnnxPolicy
 from ashore.learning import normalisation
 from ashore.networks import encoder
 from ashore.types import Array

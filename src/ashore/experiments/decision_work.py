@@ -21,7 +21,7 @@ from ashore.experiments import paper_numbers
 from ashore.experiments.machine import this_machine
 from ashore.experiments.matrix_work import flops
 from ashore.experiments.outcomes import ComponentWork, RefinementTime
-from ashore.learning.train import TrainConfig, architecture
+from ashore.learning.train_config import TrainConfig, architecture
 from ashore.networks import actor, encoder
 from ashore.networks import architecture as networks
 from ashore.networks.architecture import SIZES, Architecture, Sizes

@@ -19,7 +19,7 @@ from ashore.experiments.statistics import Estimate, estimate
 from ashore.learning import evaluate, observation_attack
 from ashore.learning.evaluate import Deployment
 from ashore.learning.normalisation import Normalisers, RunningStatistics
-from ashore.learning.train import architecture
+from ashore.learning.train_config import architecture
 from ashore.methods.base import Method
 from ashore.networks.architecture import from_named_weights
 from ashore.networks.layers import Params

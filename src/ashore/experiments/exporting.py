@@ -23,12 +23,13 @@ from ashore.experiments.bundle_card import Facts, write_card
 from ashore.experiments.calibration import FILE as CALIBRATION
 from ashore.experiments.calibration import FOLDER as CALIBRATIONS
 from ashore.experiments.jax_twin import golden_vectors
-from ashore.learning.train import architecture, budget
+from ashore.learning.train_config import architecture, budget
 from ashore.methods import registry
 from ashore.methods.base import Method
 from ashore.networks.architecture import CRITIC_NAMES, with_scale_inside
 from ashore_runtime import bundle, schema, tensors
 from ashore_runtime.bundle import Bundle
+from ashore_runtime.calibration_reading import calibration_from_json
 from ashore_runtime.schema import Calibration, ChangeCalibration, Manifest, Network, Refinement
 from ashore_runtime.signature import KEY_BYTES
 
@@ -109,7 +110,7 @@ def read_calibration(trained: Trained) -> Calibrated | None:
             f"{path} refined towards a discounted budget of {made_for:g}, and the run's is {limit:g}: calibrate the "
             "run again, or export --without-calibration."
         )
-    return Calibrated(schema.calibration_from_json(content), content)
+    return Calibrated(calibration_from_json(content), content)
 
 
 def export_run(

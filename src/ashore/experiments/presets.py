@@ -7,7 +7,7 @@ from ashore.learning.collect import CollectConfig
 from ashore.learning.lagrangian import PIDConfig
 from ashore.learning.risk import RiskConfig
 from ashore.learning.through_physics import ThroughPhysics
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.base import Method
 from ashore.networks.architecture import SIZES
 

@@ -6,7 +6,8 @@ Costs are per episode; what the file holds in the discounted unit is multiplied 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ashore.experiments.report_charts import Axis, Chart, Number, Rule, Series, draw
+from ashore.experiments.report_axes import Axis, Number
+from ashore.experiments.report_charts import Chart, Rule, Series, draw
 from ashore.experiments.report_parts import (
     Block,
     Cell,

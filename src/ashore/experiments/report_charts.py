@@ -1,4 +1,4 @@
-"""Charts as shapes that a template turns into SVG: axes and ticks are chosen here, colours by the style sheet.
+"""Charts as shapes that a template turns into SVG: what lies where is chosen here, colours by the style sheet.
 
 Positions are shares of the plot: text, marks and grid in per cent of its sides, curves in thousandths. A chart can so
 be stretched to any width while its letters, lines and marks keep their size.
@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-Number = float | None
-Scale = Literal["linear", "whole", "log", "counts"]
+from ashore.experiments.report_axes import Axis, Number, Ruler, Tick
+
 Size = Literal["panel", "wide", "strip"]
 """A panel has others beside it; a strip is a wide one that has others above and below on the same axis."""
 Look = Literal["line", "thin", "dashed", "dotted", "dots", "specks"]
@@ -21,28 +21,8 @@ SHAPES = ("circle", "square", "diamond", "triangle", "cross")
 _UNITS = 1000.0
 _MOST_POINTS = 1200
 """Points of a curve; of more, the lowest and highest of every stretch are kept."""
-_MOST_TICKS = 5
-_MOST_COUNT_TICKS = 11
-_ROOM = 0.06
-"""Share of the range that is left free above and below the data."""
 _LABEL_GAP, _LABEL_WIDTH, _FAR = 6.5, 33.0, 60.0
 """In per cent: between two names above each other, as wide as one may be, and where they stand left of their points."""
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-_FEW_DECADES = 2.5
-
-
-class Axis(NamedTuple):
-    """What is drawn along one side."""
-
-    label: str
-    scale: Scale = "linear"
-    """`whole` has no ticks between whole numbers; `counts` is logarithmic with a place for 0: N = 0, 1, 2, 4, ..."""
-    zero: bool = False
-    """Whether 0 belongs to the range, whatever the data."""
-    least: Number = None
-    """Lower values are drawn there."""
-    reach: tuple[float, ...] = ()
-    """What else must be in the range."""
 
 
 class Series(NamedTuple):
@@ -91,13 +71,6 @@ class Key(NamedTuple):
     shape: str
     look: Look
     name: str
-
-
-class Tick(NamedTuple):
-    """A number on an axis."""
-
-    at: float
-    text: str
 
 
 class Curve(NamedTuple):
@@ -186,8 +159,8 @@ def draw(
     if not kept:
         return None
     loose = any(one.look == "dots" or one.x_interval for one in kept) and x.scale != "counts"
-    across = _Ruler(x, [*_reach(kept, rules, "x"), *x.reach], tight=not loose)
-    along = _Ruler(y, [*_reach(kept, rules, "y"), *y.reach], tight=False)
+    across = Ruler(x, [*_reach(kept, rules, "x"), *x.reach], tight=not loose)
+    along = Ruler(y, [*_reach(kept, rules, "y"), *y.reach], tight=False)
     points, bars, names = _marked(kept, across, along, x.label, y.label)
     return Chart(
         title=title,
@@ -214,77 +187,6 @@ def legend(series: Iterable[Series]) -> list[Key]:
     return [Key(one.key, _tone(one), _shape(one), one.look, one.name) for one in first.values()]
 
 
-class _Ruler:
-    """Numbers to places on one axis, from 0 to 1."""
-
-    def __init__(self, axis: Axis, values: list[float], tight: bool) -> None:
-        self.axis = axis
-        self.values = sorted(set(values))
-        if axis.scale == "log":
-            values = [value for value in values if value > 0] or [1.0]
-        low, high = min(values), max(values)
-        if axis.zero and axis.scale in ("linear", "whole"):
-            low, high = min(low, 0.0), max(high, 0.0)
-        if axis.least is not None:
-            low, high = max(low, axis.least), max(high, axis.least)
-        self.low, self.high = self._scaled(low), self._scaled(high)
-        if axis.zero and low == high == 0:
-            self.high = 1.0
-        elif self.low == self.high:
-            gap = 0.1 * abs(self.low) if axis.scale == "linear" and self.low else 0.5
-            self.low, self.high = self.low - gap, self.high + gap
-        elif not tight:
-            gap = _ROOM * (self.high - self.low)
-            # What cannot be negative is not given room below zero.
-            self.low, self.high = self.low - (0.0 if axis.zero and low == 0 else gap), self.high + gap
-
-    def _scaled(self, value: float) -> float:
-        if self.axis.scale == "log":
-            return math.log10(value) if value > 0 else self.low
-        if self.axis.scale == "counts":
-            return 1.0 + math.log2(value) if value >= 1 else value
-        return value
-
-    def place(self, value: float) -> float:
-        least = self.axis.least
-        scaled = self._scaled(value if least is None else max(value, least))
-        return (scaled - self.low) / (self.high - self.low)
-
-    def per_cent(self, value: float) -> float:
-        return round(100.0 * self.place(value), 2)
-
-    def ticks(self) -> list[Tick]:
-        if self.axis.scale in ("linear", "whole"):
-            least = 1.0 if self.axis.scale == "whole" else 0.0
-            return [Tick(self.per_cent(value), text) for value, text in _nice(self.low, self.high, least)]
-        every = -(-len(self.values) // _MOST_COUNT_TICKS)
-        chosen = self._decades() if self.axis.scale == "log" else self.values[::every]
-        return [Tick(self.per_cent(value), f"{value:g}") for value in chosen]
-
-    def _decades(self) -> list[float]:
-        """Powers of ten, with 2 and 5 times each where there are few."""
-        between = (1.0, 2.0, 5.0) if self.high - self.low < _FEW_DECADES else (1.0,)
-        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
-        found = [part * 10.0**power for power in powers for part in between]
-        return [value for value in found if self.low - 1e-9 <= math.log10(value) <= self.high + 1e-9]
-
-
-def _nice(low: float, high: float, least: float) -> list[tuple[float, str]]:
-    """Round numbers in a range, at least so far apart, with as many digits as their distance asks for."""
-    rough = max((high - low) / _MOST_TICKS, least)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(part * power for part in _STEPS if part * power >= rough * (1.0 - 1e-9))
-    values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-    largest = max(map(abs, values), default=0.0)
-    divisor, suffix = next(
-        ((size, name) for size, name in ((1e9, " G"), (1e6, " M"), (1e4, " k")) if largest >= size), (1.0, "")
-    )
-    divisor = 1e3 if suffix == " k" else divisor
-    digits = max(0, -math.floor(math.log10(step / divisor) + 1e-9))
-    digits += not math.isclose(step / divisor * 10**digits, round(step / divisor * 10**digits), rel_tol=1e-6)
-    return [(value, "0" if value == 0 else f"{value / divisor:.{digits}f}{suffix}") for value in values]
-
-
 def _reach(series: Sequence[Series], rules: Sequence[Rule], along: str) -> list[float]:
     """Every number on the axis; of lines also where they have no value, so that charts beside each other agree."""
     found: list[Number] = [rule.value for rule in rules if rule.along == along]
@@ -309,7 +211,7 @@ def _ends(one: Series) -> Sequence[tuple[Number, Number]] | None:
     ]
 
 
-def _curve(one: Series, across: _Ruler, along: _Ruler) -> Curve:
+def _curve(one: Series, across: Ruler, along: Ruler) -> Curve:
     parts: list[str] = []
     drawing = False
     for x, y in _thinned(one):
@@ -344,7 +246,7 @@ def _thinned(one: Series) -> list[tuple[float, Number]]:
 
 
 def _marked(
-    series: Sequence[Series], across: _Ruler, along: _Ruler, x_label: str, y_label: str
+    series: Sequence[Series], across: Ruler, along: Ruler, x_label: str, y_label: str
 ) -> tuple[list[Point], list[Bar], list[Name]]:
     """Marks, bars and names of all points of series that have some."""
     points: list[Point] = []
@@ -370,7 +272,7 @@ def _marked(
     return points, bars, names
 
 
-def _tips(ruler: _Ruler, ends: Sequence[tuple[Number, Number]] | None, place: int) -> tuple[float, float] | None:
+def _tips(ruler: Ruler, ends: Sequence[tuple[Number, Number]] | None, place: int) -> tuple[float, float] | None:
     low, high = ends[place] if ends else (None, None)
     if low is None or high is None or not (_exists(low) and _exists(high)):
         return None
@@ -386,7 +288,7 @@ def _apart(names: list[Name]) -> list[Name]:
     return moved
 
 
-def _line(rule: Rule, across: _Ruler, along: _Ruler) -> Line:
+def _line(rule: Rule, across: Ruler, along: Ruler) -> Line:
     at = across.per_cent(rule.value) if rule.along == "x" else round(100.0 - along.per_cent(rule.value), 2)
     return Line(at, rule.label, rule.along)
 

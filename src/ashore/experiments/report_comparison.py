@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ashore.experiments.demo_plan import BASELINE, CALIBRATED, NEUTRAL
-from ashore.experiments.report_charts import Axis, Look, Rule, Series, draw
+from ashore.experiments.report_axes import Axis
+from ashore.experiments.report_charts import Look, Rule, Series, draw
 from ashore.experiments.report_parts import Block, Cell, Column, Heading, Noted, Sentences, cell, charts, real, table
 from ashore.experiments.report_sources import Content
 

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ashore.experiments.report_charts import Axis, Chart, Look, Mark, Number, Rule, Series, draw
+from ashore.experiments.report_axes import Axis, Number
+from ashore.experiments.report_charts import Chart, Look, Mark, Rule, Series, draw
 from ashore.experiments.report_parts import (
     Block,
     Cell,

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from ashore.experiments.report_charts import Axis, Chart, Rule, Series, draw
+from ashore.experiments.report_axes import Axis
+from ashore.experiments.report_charts import Chart, Rule, Series, draw
 from ashore.experiments.report_parts import (
     Block,
     Column,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ashore.experiments.records import Row
-from ashore.experiments.report_charts import Axis, Chart, Rule, Series, draw
+from ashore.experiments.report_axes import Axis
+from ashore.experiments.report_charts import Chart, Rule, Series, draw
 from ashore.experiments.report_evaluation import LOWEST_R2
 from ashore.experiments.report_parts import (
     Block,

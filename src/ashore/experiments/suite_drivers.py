@@ -17,7 +17,7 @@ from ashore.experiments.evaluation import load_policies
 from ashore.experiments.exporting import load_trained, read_calibration
 from ashore.learning import normalisation
 from ashore.learning.collect import update_posterior
-from ashore.learning.train import architecture, budget
+from ashore.learning.train_config import architecture, budget
 from ashore.methods.base import Method
 from ashore.networks import actor, encoder
 from ashore.networks import architecture as networks

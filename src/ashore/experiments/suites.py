@@ -134,7 +134,7 @@ SCALES: dict[str, Scale] = {
 # What an episode of Platoon costs depends on the stretch of road far more than on the car: a standard deviation of 13
 # around 18. Ten episodes leave 4 of that in every world, for which the schedule would pay with a fifth of the reward;
 # simulating 64 takes two minutes on a CPU. Policies meet worlds beyond their ranges in training, and so does their
-# calibration (docs/decisions, 16), and strangers to it get what simulated ones call for (22); between 0.4 and 0.9, where
+# calibration (docs/decisions, 16); strangers to it get what simulated ones call for (22). Between 0.4 and 0.9, where
 # the schedule ends, levels lie closer together.
 _MANY_EPISODES = CalibrationConfig(
     episodes=64,

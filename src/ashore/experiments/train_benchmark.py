@@ -14,7 +14,8 @@ from ashore.environments import tasks
 from ashore.experiments import presets, settings
 from ashore.experiments.machine import this_machine
 from ashore.experiments.matrix_work import flops, measured_peak
-from ashore.learning.train import TrainConfig, TrainState
+from ashore.learning.train import TrainState
+from ashore.learning.train_config import TrainConfig
 from ashore.methods import registry
 from ashore.networks.architecture import SIZES
 

@@ -22,7 +22,8 @@ from ashore.environments import tasks
 from ashore.environments.base import Task
 from ashore.experiments import critic_watch, records, settings
 from ashore.learning import checkpoint, diagnostics, replay
-from ashore.learning.train import TrainConfig, TrainState, budget, replay_config
+from ashore.learning.train import TrainState
+from ashore.learning.train_config import TrainConfig, budget, replay_config
 from ashore.methods import registry
 from ashore.networks.architecture import named_weights
 

@@ -238,19 +238,11 @@ def collect(
     def see(observation: Array) -> Array:
         return normalisation.see(nets, normalisers.observation, observation)
 
-    shown, disturbance = collector.worlds.observation, None
-    if habits.attack is not None:
-        assert collector.disturbance is not None
-        known = (nets, params, normalisers, see, shown, condition)
-        disturbance = habits.attack(*known, collector.disturbance, collector.decisions)
-        shown = normalisation.disturbed(normalisers.observation, shown, disturbance)
+    shown, disturbance = _shown(habits.attack, nets, params, normalisers, see, condition, collector)
     push = _pushed_on(config, collector.push, noise_key)
     situation = (jax.vmap(see)(shown), condition, collector.noise, push)
-    actions = habits.act(nets, params, *situation)
     quiet = quiet_worlds(config, count)
-    if kept is not None:
-        deployed = habits.act(nets, kept, *(part[:quiet] for part in situation))
-        actions = jnp.concatenate([deployed, actions[quiet:]])
+    actions = _actions(habits, nets, params, kept, quiet, situation)
     at_random = jax.random.uniform(random_key, actions.shape, minval=-1.0, maxval=1.0)
     actions = jnp.where(collector.decisions < config.random_decisions, at_random, jnp.clip(actions, -1.0, 1.0))
 
@@ -273,6 +265,41 @@ def collect(
         disturbance=disturbance,
     )
     return collector, transition, finished
+
+
+def _shown(
+    attack: Attack | None,
+    nets: Architecture,
+    params: Params,
+    normalisers: Normalisers,
+    see: See,
+    condition: Array,
+    collector: Collector,
+) -> tuple[Array, Array | None]:
+    """The raw observations that the policy is shown, and what an attacker added to them."""
+    shown, disturbance = collector.worlds.observation, None
+    if attack is not None:
+        assert collector.disturbance is not None
+        known = (nets, params, normalisers, see, shown, condition)
+        disturbance = attack(*known, collector.disturbance, collector.decisions)
+        shown = normalisation.disturbed(normalisers.observation, shown, disturbance)
+    return shown, disturbance
+
+
+def _actions(
+    habits: Habits,
+    nets: Architecture,
+    params: Params,
+    kept: Params | None,
+    quiet: int,
+    situation: tuple[Array, Array, Array, Array],
+) -> Array:
+    """What every world does, not clipped: quiet ones by the weights that are kept, where there are others."""
+    actions = habits.act(nets, params, *situation)
+    if kept is not None:
+        deployed = habits.act(nets, kept, *(part[:quiet] for part in situation))
+        actions = jnp.concatenate([deployed, actions[quiet:]])
+    return actions
 
 
 def _pushed_on(config: CollectConfig, push: Array, key: Array) -> Array:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ashore.environments.base import Task
 from ashore.learning import train
 from ashore.learning.recipe import Recipe
-from ashore.learning.train import TrainConfig, TrainState
+from ashore.learning.train import TrainState
+from ashore.learning.train_config import TrainConfig
 from ashore.types import Array, Parameters, Policy
 
 

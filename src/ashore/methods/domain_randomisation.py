@@ -2,7 +2,7 @@
 
 from ashore.environments.base import Task
 from ashore.learning.recipe import Recipe, without_latent
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.base import Method
 
 

@@ -9,7 +9,7 @@ from ashore.environments.base import Task
 from ashore.learning import collect, soft_updates
 from ashore.learning.collect import WITH_LATENT, Collector
 from ashore.learning.recipe import Recipe
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.base import Method
 from ashore.types import Array
 

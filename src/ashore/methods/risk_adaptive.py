@@ -6,7 +6,7 @@ Training is risk-neutral; the risk level enters at deployment, where the cost cr
 from ashore.environments.base import Task
 from ashore.learning import train
 from ashore.learning.recipe import Recipe
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.base import Method
 
 

@@ -11,7 +11,7 @@ from ashore.environments.base import Task
 from ashore.learning import observation_attack
 from ashore.learning.collect import WITHOUT_LATENT
 from ashore.learning.recipe import Recipe, without_latent
-from ashore.learning.train import TrainConfig
+from ashore.learning.train_config import TrainConfig
 from ashore.methods.base import Method
 
 

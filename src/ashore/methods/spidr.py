@@ -12,7 +12,7 @@ from ashore.environments.randomisation import Randomised, at_nominal, with_range
 from ashore.learning import plain_updates
 from ashore.learning.augmented_lagrangian import AugmentedConfig
 from ashore.learning.recipe import Recipe, left_alone, without_latent
-from ashore.learning.train import TrainConfig, budget
+from ashore.learning.train_config import TrainConfig, budget
 from ashore.methods.base import Method
 
 OWN_RANGES = {"PointGoal2": {"gear_x": (-0.2, 0.2), "gear_z": (-0.1, 0.1)}}

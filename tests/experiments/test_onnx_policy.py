@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ashore.experiments import onnx_export
+from ashore.experiments.onnx_policy import OnnxPolicy
 from ashore_runtime import bundle
 from ashore_runtime.refinement import Box, refine
 from ashore_runtime.schema import Refinement
@@ -19,7 +20,7 @@ def test_it_stops_at_the_first_action_that_fits(tmp_path):
     pytest.importorskip("onnxruntime")
     found = bundle.load(small_bundle.write(tmp_path / "toy.bundle"))
     manifest, networks = replace(found.manifest, refinement=STEPS), found.networks
-    policy = onnx_export.OnnxPolicy(manifest, onnx_export.build(manifest, found.weights))
+    policy = OnnxPolicy(manifest, onnx_export.build(manifest, found.weights))
     box, eta, taken = Box(manifest.action_low, manifest.action_high), 0.5, set()
     assert networks.critics is not None
     for observation, latent in zip(found.golden["observation"][:20], found.golden["latent"][:20], strict=True):
