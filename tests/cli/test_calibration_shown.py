@@ -9,10 +9,11 @@ from rich.console import Console
 
 from ashore.calibration.config import CalibrationConfig
 from ashore.calibration.risk_schedule import Schedule
+from ashore.calibration.strangers import Strangers
 from ashore.cli import calibrate
 
 
-def shown(rule: str, infeasible: bool, r_squared: float) -> str:
+def shown(rule: str, infeasible: bool, r_squared: float, strangers: Strangers | None = None) -> str:
     """The words about a made-up calibration whose counts are all alike."""
     config = CalibrationConfig(rule=rule)
     counts = len(config.counts)
@@ -33,6 +34,7 @@ def shown(rule: str, infeasible: bool, r_squared: float) -> str:
         world=world if rule == "world" else None,
         scheduled=SimpleNamespace(coverage=covered),
         neutral=SimpleNamespace(coverage=covered),
+        strangers=strangers,
     )
     words = io.StringIO()
     calibrate._show(Console(file=words, width=200), calibration)  # pyright: ignore[reportArgumentType]
@@ -50,3 +52,16 @@ def test_a_share_that_nobody_knows_is_called_unknown():
     assert "their beliefs predict 0.30 of the cost's variance" in shown("world", infeasible=False, r_squared=0.3)
     unknown = shown("world", infeasible=False, r_squared=np.nan)
     assert "their beliefs predict an unknown share of the cost's variance" in unknown and "nan" not in unknown
+
+
+@pytest.mark.parametrize(
+    ("bound", "enough", "said"),
+    [
+        (9.5, True, "strangers: at least 0.5, at which the next one's bound is 9.5 of 10:"),
+        (10.5, False, "strangers: at least 0.5, which is NOT ENOUGH, with a bound of 10.5 of 10:"),
+    ],
+)
+def test_what_strangers_call_for_is_said_and_whether_it_is_enough(bound, enough, said):
+    met = Strangers(3.0, np.array([0.0, 0.5]), np.array([40, 41]), np.ones(2), np.array([11.0, bound]), 0.5, enough)
+    words = shown("world", infeasible=False, r_squared=0.3, strangers=met)
+    assert said in words and "the 41 of 128 worlds" in words and "3 times as wide" in words
