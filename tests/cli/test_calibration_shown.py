@@ -59,6 +59,7 @@ def test_a_share_that_nobody_knows_is_called_unknown():
     [
         (9.5, True, "strangers: at least 0.5, at which the next one's bound is 9.5 of 10:"),
         (10.5, False, "strangers: at least 0.5, which is NOT ENOUGH, with a bound of 10.5 of 10:"),
+        (np.inf, False, "strangers: at least 0.5, which is NOT ENOUGH, since there is no bound from so few:"),
     ],
 )
 def test_what_strangers_call_for_is_said_and_whether_it_is_enough(bound, enough, said):

@@ -212,11 +212,14 @@ def of_strangers(calibration: Calibration) -> str:
     if met is None:
         return "the highest level" if calibration.config.strangers == "highest" else "at least the careful start"
     bound = f"{met.bound[-1]:.3g} of {calibration.budget.discounted:g}"
-    kept = (
-        f"at which the next one's bound is {bound}" if met.enough else f"which is NOT ENOUGH, with a bound of {bound}"
-    )
+    if met.enough:
+        kept = f"at which the next one's bound is {bound}"
+    elif np.isfinite(met.bound[-1]):
+        kept = f"which is NOT ENOUGH, with a bound of {bound}"
+    else:
+        kept = "which is NOT ENOUGH, since there is no bound from so few"
     return (
-        f"at least {met.level:g}, {kept} {bound}: measured with the {met.recognised[-1]} of "
+        f"at least {met.level:g}, {kept}: measured with the {met.recognised[-1]} of "
         f"{calibration.config.environments} worlds outside of the calibrated ranges, from {_ranges(met.times)}, whose "
         "beliefs left the box. Strangers that are all of the dear kind may cost more"
     )
