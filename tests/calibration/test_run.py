@@ -141,8 +141,8 @@ def test_a_level_for_strangers_is_measured_and_said(run, capsys):
     met, world = written["strangers"], calibration_from_json(written).world
     assert world is not None and world.strangers == met["level"] == met["etas"][-1]
     assert met["etas"] == written["etas"][: len(met["etas"])] and met["times"] == 2.0
-    # The budget is kept at this level and at none below it, or at none at all; no bound at all is null.
-    kept = [bound is not None and bound <= written["budget"]["discounted"] for bound in met["bound"]]
+    # The budget is kept at this level and at none below it, or at none at all.
+    kept = [largest <= written["budget"]["discounted"] for largest in met["largest"]]
     assert kept == [False] * (len(kept) - 1) + [met["enough"]]
     assert any(f"at least {met['level']:g}, " in sentence for sentence in written["assumptions"])
     said = f"strangers: at least {met['level']:g}"

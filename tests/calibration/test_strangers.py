@@ -1,4 +1,4 @@
-"""The level for strangers is the smallest at which simulated ones keep the budget, in closed form."""
+"""The level for strangers is the smallest at which all simulated ones keep the budget, in closed form."""
 
 import dataclasses
 
@@ -9,9 +9,8 @@ import pytest
 
 from ashore.calibration import strangers
 from ashore.calibration.config import CalibrationConfig, Subject
-from ashore.calibration.ledger import Ledger
+from ashore.calibration.ledger import Ledger, Paused
 from ashore.environments import randomisation
-from ashore_runtime.schema import WorldCalibration
 from tests.calibration.linear_world import BASE, DISCOUNT, LENGTH, LinearAgent, LinearWorld
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -28,56 +27,61 @@ FOR_EVER = 1.0 / (1.0 - DISCOUNT)
 """From cost per decision to the discounted unit."""
 
 
-def box(low: float, high: float) -> WorldCalibration:
-    """Beliefs between these are no strangers'; nothing else of the table is looked at."""
-    return WorldCalibration(1.0, (0.0,), (), (), (), (low,), (high,), ())
-
-
-EVERYBODY = box(1.0, 2.0)
-"""Leaves out the belief 0, which a policy that learns nothing keeps for ever."""
-
-
-def measured(per_decision: float, where: WorldCalibration = EVERYBODY, evidence: float = 0.0) -> strangers.Strangers:
-    """Of a policy that believes 0 a decision costs BASE - grip eta, and noise."""
+def measured(per_decision: float) -> strangers.Strangers:
+    """By a policy that learns nothing and believes 0: a decision costs BASE - grip eta, and noise."""
     budget = dataclasses.replace(LinearWorld().description.budget, per_episode=per_decision * LENGTH)
-    subject = Subject(LinearWorld(), LinearAgent(), jnp.float32(evidence), budget)
-    return strangers.measure(subject, CONFIG, Ledger(), jax.random.key(3), 1.0, where)
+    subject = Subject(LinearWorld(), LinearAgent(), jnp.float32(0.0), budget)
+    return strangers.measure(subject, CONFIG, Ledger(), jax.random.key(3))
 
 
-def test_the_level_is_the_smallest_whose_bound_keeps_the_budget():
-    found = measured(BASE - 0.08)
-    # Each of three ranges doubles, so 7 of 8 draws are strangers. Of those, 2 in 7 have a grip in [0, 0.5): the 10 %
-    # quantile of grip is 0.1 / (4 / 7) = 0.175. At 0.3 that takes off 0.05 and at 0.6 it takes off 0.105.
-    assert (found.level, found.enough, found.times) == (0.6, True, 2.0)
-    np.testing.assert_allclose(found.etas, [0.0, 0.3, 0.6])
-    np.testing.assert_allclose(found.mean, FOR_EVER * (BASE - found.etas), atol=0.02 * FOR_EVER)
-    # The order statistic of 500 draws errs by 0.023 in grip, the mean of 2,064 noisy decisions by 0.011.
-    np.testing.assert_allclose(found.bound, FOR_EVER * (BASE - 0.175 * found.etas), atol=0.03 * FOR_EVER)
-    assert found.bound[1] > FOR_EVER * (BASE - 0.08) >= found.bound[2]
-    assert found.recognised.tolist() == [500] * 3
+def test_the_level_is_the_smallest_at_which_the_dearest_keeps_the_budget():
+    # Ranges that double reach down to a grip of 0 and up to 2: the dearest stranger costs BASE whatever the level, and
+    # a budget above that by more than its noise is kept at once, one below it at no level.
+    kept, not_kept = measured(BASE + 0.1), measured(BASE - 0.1)
+    assert (kept.level, kept.enough, kept.times, kept.diverged) == (0.0, True, 2.0, 0)
+    assert (not_kept.level, not_kept.enough) == (0.9, False)
+    np.testing.assert_allclose(not_kept.etas, CONFIG.etas)
+    # The mean grip is 1; the mean of 2,064 noisy decisions errs by 0.011, and the largest of 500 by three times that.
+    np.testing.assert_allclose(not_kept.mean, FOR_EVER * (BASE - not_kept.etas), atol=0.05 * FOR_EVER)
+    np.testing.assert_allclose(not_kept.largest, FOR_EVER * BASE, atol=0.05 * FOR_EVER)
 
 
-def test_where_no_level_is_enough_it_is_the_highest_and_says_so():
-    found = measured(0.1 * BASE)
-    assert (found.level, found.enough) == (0.9, False)
-    assert len(found.bound) == len(CONFIG.etas) and np.isfinite(found.bound).all()
+class Gripping(LinearWorld):
+    """Caution takes off between 0.4 and 0.6 in training, and so at least 0.3 among strangers."""
+
+    @property
+    def description(self):
+        known = super().description
+        theta, slope, grip = known.shifts["train"]
+        rows = (theta, slope, dataclasses.replace(grip, nominal=0.5, low=0.4, high=0.6))
+        return dataclasses.replace(known, shifts=dict.fromkeys(known.shifts, rows))
 
 
-def test_where_nobody_is_recognised_nothing_is_promised():
-    found = measured(100.0 * BASE, box(-1.0, 1.0))
-    assert (found.level, found.enough) == (0.9, False)
-    assert found.recognised.tolist() == [0] * 4 and np.isinf(found.bound).all() and np.isnan(found.mean).all()
+def test_a_level_between_is_found():
+    # The dearest costs BASE - 0.3 eta: 0.09 less at 0.3, 0.18 less at 0.6.
+    budget = dataclasses.replace(Gripping().description.budget, per_episode=(BASE - 0.13) * LENGTH)
+    subject = Subject(Gripping(), LinearAgent(), jnp.float32(0.0), budget)
+    found = strangers.measure(subject, CONFIG, Ledger(), jax.random.key(3))
+    assert (found.level, found.enough) == (0.6, True)
+    np.testing.assert_allclose(found.largest, FOR_EVER * (BASE - 0.3 * np.array([0.0, 0.3, 0.6])), atol=0.04 * FOR_EVER)
 
 
-def test_only_those_count_whose_beliefs_left_the_box():
-    # Beliefs follow theta, and a decision costs slope times the belief: those above 1 are the dear third of theta.
-    dear, cheap = (measured(100.0, where, 1.0) for where in (box(-9.0, 1.0), box(-1.0, 9.0)))
-    assert (dear.level, cheap.level) == (0.0, 0.0)
-    # After 16 sights the belief is 0.8 of their mean: outside where 0.8 (theta + 0.5 g) > 1, a fifth of all draws.
-    for found in (dear, cheap):
-        assert 0.15 < found.recognised[0] / CONFIG.environments < 0.3
-    middle = FOR_EVER * BASE
-    assert dear.mean[0] > 1.5 * middle and cheap.mean[0] < 0.5 * middle
+def test_what_was_measured_before_a_stop_is_not_measured_again(tmp_path):
+    budget = dataclasses.replace(LinearWorld().description.budget, per_episode=0.1 * LENGTH)
+    subject = Subject(LinearWorld(), LinearAgent(), jnp.float32(0.0), budget)
+
+    def going_on(stop: bool) -> tuple[strangers.Strangers, list[str]]:
+        pieces: list[str] = []
+        ledger = Ledger(tmp_path, lambda progress: pieces.append(progress.piece), lambda: stop)
+        return strangers.measure(subject, CONFIG, ledger, jax.random.key(3)), pieces
+
+    for level in CONFIG.etas[:-1]:
+        with pytest.raises(Paused, match="strangers_"):
+            going_on(stop=True)
+        assert (tmp_path / f"strangers_{level:g}").exists()
+    found, pieces = going_on(stop=False)
+    assert pieces == ["strangers_0.9/0000"]
+    np.testing.assert_array_equal(found.largest, measured(0.1).largest)
 
 
 def test_strangers_lie_outside_of_what_is_calibrated_and_inside_one_more_width_of_training():

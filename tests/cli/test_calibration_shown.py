@@ -55,14 +55,13 @@ def test_a_share_that_nobody_knows_is_called_unknown():
 
 
 @pytest.mark.parametrize(
-    ("bound", "enough", "said"),
+    ("largest", "enough", "said"),
     [
-        (9.5, True, "strangers: at least 0.5, at which the next one's bound is 9.5 of 10:"),
-        (10.5, False, "strangers: at least 0.5, which is NOT ENOUGH, with a bound of 10.5 of 10:"),
-        (np.inf, False, "strangers: at least 0.5, which is NOT ENOUGH, since there is no bound from so few:"),
+        (9.5, True, "strangers: at least 0.5, at which the dearest costs 9.5 of 10 (measured with 128 worlds outside"),
+        (10.5, False, "strangers: at least 0.5, which is NOT ENOUGH: the dearest costs 10.5 of 10 (measured with 128"),
     ],
 )
-def test_what_strangers_call_for_is_said_and_whether_it_is_enough(bound, enough, said):
-    met = Strangers(3.0, np.array([0.0, 0.5]), np.array([40, 41]), np.ones(2), np.array([11.0, bound]), 0.5, enough)
+def test_what_strangers_call_for_is_said_and_whether_it_is_enough(largest, enough, said):
+    met = Strangers(3.0, np.array([0.0, 0.5]), np.ones(2), np.array([11.0, largest]), 0, 0.5, enough)
     words = shown("world", infeasible=False, r_squared=0.3, strangers=met)
-    assert said in words and "the 41 of 128 worlds" in words and "3 times as wide" in words
+    assert said in words and "3 times as wide as those of training" in words

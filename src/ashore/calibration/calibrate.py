@@ -1,14 +1,13 @@
 """The stages of a calibration in their order; no maths lives here.
 
+strangers  deploy in worlds outside of the ranges, level by level, if the level for strangers is to be measured
 contexts   deploy at the highest risk level in worlds from the training ranges, or wider ones; keep the beliefs after N
 costs      roll the beliefs out at all risk levels, in the same scenes; tables and a first schedule follow
-strangers  deploy in worlds outside of those ranges, level by level, if the level for strangers is to be measured
 contexts   deploy again, now by the schedule that came out: contexts depend on who collects them
 costs      roll out again, with more episodes; the tables and the schedule that are kept
 coverage   deploy by the schedule in worlds nobody has seen, and at eta = 0 for comparison
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -68,19 +67,16 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     worlds, unseen = draw
     ledger.plan(_planned_decisions(task, config, len(config.etas) if config.measures_strangers else 0))
 
+    met = strangers.measure(subject, config, ledger, keys[5]) if config.measures_strangers else None
+    if met is not None:
+        ledger.plan(_planned_decisions(task, config, len(met.etas)))
+    asked = _of_strangers(config, met)
     strongest, nothing = (_throughout(subject, config, place) for place in (len(config.etas) - 1, 0))
-    asked = None if config.strangers == "start" else config.etas[-1]
     first = _one_pass(subject, config, ledger, "first", worlds, keys[2], strongest, 1.0, config.first_episodes, asked)
     factor = first.tempering.factor if config.temper else 1.0
-    met = None
-    if config.measures_strangers:
-        assert first.world is not None, "the settings ask for enough environments"
-        met = strangers.measure(subject, config, ledger, keys[5], factor, first.world.table)
-        asked = met.level
-        ledger.plan(_planned_decisions(task, config, len(met.etas)))
-    careful = _levels(config, first, asked)
+    careful = _levels(config, first)
     second = _one_pass(subject, config, ledger, "second", worlds, keys[3], careful, factor, config.episodes, asked)
-    chosen = _levels(config, second, asked)
+    chosen = _levels(config, second)
     scheduled = contexts.deploy(subject, config, ledger, "coverage", unseen, keys[4], chosen, factor)
     # The same worlds and scenes without caution: what the schedule is worth.
     neutral = contexts.deploy(subject, config, ledger, "coverage_neutral", unseen, keys[4], nothing, factor)
@@ -96,6 +92,13 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     )
 
 
+def _of_strangers(config: CalibrationConfig, met: Strangers | None) -> float | None:
+    """The least that strangers get; None leaves them the careful start's level."""
+    if met is not None:
+        return met.level
+    return config.etas[-1] if config.strangers == "highest" else None
+
+
 def _throughout(subject: Subject, config: CalibrationConfig, place: int) -> Levels:
     """One level of the grid throughout, in the form of the rule: one compiled program serves all deployments."""
     if config.rule == "world":
@@ -103,12 +106,12 @@ def _throughout(subject: Subject, config: CalibrationConfig, place: int) -> Leve
     return risk_level.on_device(np.full(len(config.counts), config.etas[place]))
 
 
-def _levels(config: CalibrationConfig, found: Pass, strangers: float | None) -> Levels:
-    """What the rule deploys by, with this level for strangers."""
+def _levels(config: CalibrationConfig, found: Pass) -> Levels:
+    """What the rule deploys by."""
     if config.rule != "world":
         return risk_level.on_device(found.schedules[config.rule].eta)
     assert found.world is not None, "the settings ask for enough environments"
-    return risk_level.on_device(replace(found.world.table, strangers=strangers))
+    return risk_level.on_device(found.world.table)
 
 
 def _planned_decisions(task: Task, config: CalibrationConfig, levels_of_strangers: int) -> int:

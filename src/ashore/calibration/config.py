@@ -57,8 +57,8 @@ class CalibrationConfig:
     the world costs by the `paper` (L_c epsilon), by `direct` measurement (|dJ_c|), or the `max` of both."""
     strangers: str = "start"
     """Under the rule `world`, the least that beliefs unlike all simulated ones call for: the careful `start`, the
-    `highest` level, or the one that is `measured` with simulated strangers, from ranges still wider by one width of
-    training."""
+    `highest` level, or the one at which all simulated strangers are `measured` to keep the budget; these are from
+    ranges still wider by one width of training."""
     temper: bool = False
     """Whether the measured tempering is applied in the second pass, and so at deployment."""
     denoise: bool = False

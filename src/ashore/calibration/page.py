@@ -97,14 +97,13 @@ def _stranger_rows(calibration: Calibration) -> list[str]:
     met = calibration.strangers
     if met is None:
         return []
-    factor, level = per_episode_factor(calibration.budget), calibration.config.level
+    factor = per_episode_factor(calibration.budget)
     return [
-        f"| strangers at | recognised | cost per episode | the next one's, with probability {level:g} |",
-        "|---|---|---|---|",
+        "| strangers at | cost per episode | of the dearest |",
+        "|---|---|---|",
         *(
-            f"| {eta:g} | {count} of {calibration.config.environments} | {mean * factor:.2f} | "
-            f"{bound * factor:.2f} of {calibration.budget.per_episode:g} |"
-            for eta, count, mean, bound in zip(met.etas, met.recognised, met.mean, met.bound, strict=True)
+            f"| {eta:g} | {mean * factor:.2f} | {largest * factor:.2f} of {calibration.budget.per_episode:g} |"
+            for eta, mean, largest in zip(met.etas, met.mean, met.largest, strict=True)
         ),
         "",
     ]
@@ -211,17 +210,11 @@ def of_strangers(calibration: Calibration) -> str:
     met = calibration.strangers
     if met is None:
         return "the highest level" if calibration.config.strangers == "highest" else "at least the careful start"
-    bound = f"{met.bound[-1]:.3g} of {calibration.budget.discounted:g}"
-    if met.enough:
-        kept = f"at which the next one's bound is {bound}"
-    elif np.isfinite(met.bound[-1]):
-        kept = f"which is NOT ENOUGH, with a bound of {bound}"
-    else:
-        kept = "which is NOT ENOUGH, since there is no bound from so few"
+    dearest = f"{met.largest[-1]:.3g} of {calibration.budget.discounted:g}"
+    kept = "at which" if met.enough else "which is NOT ENOUGH:"
     return (
-        f"at least {met.level:g}, {kept}: measured with the {met.recognised[-1]} of "
-        f"{calibration.config.environments} worlds outside of the calibrated ranges, from {_ranges(met.times)}, whose "
-        "beliefs left the box. Strangers that are all of the dear kind may cost more"
+        f"at least {met.level:g}, {kept} the dearest costs {dearest} (measured with {calibration.config.environments} "
+        f"worlds outside of the calibrated ranges, from {_ranges(met.times)})"
     )
 
 

@@ -1,13 +1,14 @@
-"""How careful to be with strangers: the level at which simulated ones keep the budget.
+"""How careful to be with strangers: the smallest level at which all simulated ones keep the budget.
 
 A belief outside the box of the simulated worlds says that this world is none of them, and not which one it is. So it
-gets one level, whatever it says. Simulated strangers are drawn from ranges that are wider than the calibrated ones by
-one more width of training, and lie outside of the calibrated ones in at least one parameter. They are deployed in at
-every level of the grid, from the lowest on; the level that strangers call for is the first whose conformal bound, over
-those whose beliefs left the box, is within the budget. Where none is, or where too few were recognised for a bound, it
-is the highest, and not enough.
+gets one level, whatever it says, and that level is set by the dearest: a share of strangers that keep the budget would
+promise nothing where only the dear ones occur. Simulated strangers are drawn from ranges that are wider than the
+calibrated ones by one more width of training, and lie outside of the calibrated ones in at least one parameter. They
+are deployed in at every level of the grid, from the lowest on, until none costs more than the budget. Where no level is
+enough it is the highest, and says so.
 
-One level is set by strangers from all sides. Those of a shift that has only dear ones may cost more than the bound.
+At a level that is fixed beforehand the next stranger drawn like them exceeds the largest of n costs with a chance of at
+most 1 / (n + 1). A real one need not be drawn like them.
 """
 
 from typing import NamedTuple
@@ -16,15 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ashore.calibration import conformal, contexts, latent_error, risk_level
-from ashore.calibration.careful_deployment import CarefulDeployment
+from ashore.calibration import contexts, risk_level
 from ashore.calibration.config import CalibrationConfig, Subject
 from ashore.calibration.ledger import Ledger
 from ashore.calibration.realised_cost import discounted
 from ashore.environments import randomisation
 from ashore.environments.base import Task
 from ashore.types import Array, Parameters
-from ashore_runtime.schema import WorldCalibration
 
 _MOST_DRAWS = 200
 """Rounds of drawing before a task is said to have no strangers: where all ranges are points, no wider one is wider."""
@@ -37,52 +36,40 @@ class Strangers(NamedTuple):
     """They are from ranges this many times as wide as those of training."""
     etas: np.ndarray
     """Levels that were tried, rising."""
-    recognised: np.ndarray
-    """Strangers whose beliefs left the box, at each level; the costs are theirs."""
     mean: np.ndarray
-    """Mean cost at each; NaN where none was recognised."""
-    bound: np.ndarray
-    """What the next one does not exceed at each; infinite where too few were recognised."""
+    """Mean cost over the strangers at each."""
+    largest: np.ndarray
+    """Cost of the dearest at each; the noise of its episodes is part of it."""
+    diverged: int
+    """How often a world was lost, all levels together."""
     level: float
     """What strangers call for: the last one tried."""
     enough: bool
-    """Whether it keeps the budget."""
+    """Whether all of them keep the budget there."""
 
 
-def measure(
-    subject: Subject, config: CalibrationConfig, ledger: Ledger, key: Array, factor: float, box: WorldCalibration
-) -> Strangers:
+def measure(subject: Subject, config: CalibrationConfig, ledger: Ledger, key: Array) -> Strangers:
     """Deploy in simulated strangers at one level after the other until one is enough.
 
-    Args:
-        factor: on the evidence of every transition.
-        box: the table with what was calibrated so far.
+    Evidence counts as it is: strangers are met before tempering is known.
     """
     worlds_key, scenes_key = jax.random.split(key)
     worlds = draw(subject.task, config, worlds_key)
     limit = subject.budget.discounted
-    rows: list[tuple[int, float, float]] = []
+    means, largest, diverged = [], [], 0
     for place, eta in enumerate(config.etas):
         always = risk_level.throughout(config.etas, len(config.counts), subject.agent.latent, place)
-        stage = f"strangers_{eta:g}"
-        deployed = contexts.deploy(subject, config, ledger, stage, worlds, scenes_key, always, factor)
+        deployed = contexts.deploy(subject, config, ledger, f"strangers_{eta:g}", worlds, scenes_key, always, 1.0)
         spent = np.asarray(deployed.cost, np.float64).reshape(config.environments, -1).mean(axis=1)
-        costs = discounted(spent, subject.budget)[recognised(config, deployed, box)]
-        bound = conformal.upper(costs, config.level)
-        rows.append((len(costs), float(costs.mean()) if len(costs) else np.nan, bound))
-        if bound <= limit:
+        costs = discounted(spent, subject.budget)
+        means.append(costs.mean())
+        largest.append(costs.max())
+        diverged += int(np.sum(deployed.diverged))
+        if largest[-1] <= limit:
             break
-    counts, means, bounds = (np.array(column) for column in zip(*rows, strict=True))
-    tried = np.array(config.etas[: len(rows)])
-    return Strangers(wider(config), tried, counts, means, bounds, float(tried[-1]), bool(bounds[-1] <= limit))
-
-
-def recognised(config: CalibrationConfig, deployed: CarefulDeployment, box: WorldCalibration) -> np.ndarray:
-    """Whether the belief of each environment lies outside the box at the end of its first deployment."""
-    ends = (np.asarray(sums, np.float64)[:, -1] for sums in (deployed.weighted_mean_sum, deployed.precision_sum))
-    first = (sums.reshape(config.environments, -1, sums.shape[-1])[:, 0] for sums in ends)
-    beliefs = latent_error.beliefs(*first)
-    return np.any((beliefs < np.array(box.low)) | (beliefs > np.array(box.high)), axis=1)
+    tried = np.array(config.etas[: len(largest)])
+    enough = bool(largest[-1] <= limit)
+    return Strangers(wider(config), tried, np.array(means), np.array(largest), diverged, float(tried[-1]), enough)
 
 
 def wider(config: CalibrationConfig) -> float:
