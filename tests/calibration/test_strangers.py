@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ashore.calibration import strangers
+from ashore.calibration.calibrate import calibrate
 from ashore.calibration.config import CalibrationConfig, Subject
 from ashore.calibration.ledger import Ledger, Paused
 from ashore.environments import randomisation
@@ -124,3 +125,19 @@ def test_outside_is_outside_in_any_parameter():
     )
     outside = randomisation.leaves(task.description.shifts["train"], some)
     assert outside.tolist() == [False, True, True, False]
+
+
+def test_the_table_has_what_was_measured_and_the_plan_is_what_is_done():
+    reported = []
+    # One replica, counts up to an episode: nothing here is about how well anything is known.
+    config = dataclasses.replace(CONFIG, environments=40, reference=8, largest_count=8, episodes=1, first_episodes=1)
+    budget = dataclasses.replace(Gripping().description.budget, per_episode=(BASE + 10.0) * LENGTH)
+    subject = Subject(Gripping(), LinearAgent(), jnp.float32(1.0), budget)
+    found = calibrate(subject, config, Ledger(report=reported.append))
+    assert found.strangers is not None and found.world is not None
+    assert found.world.table.strangers == found.strangers.level == 0.0 and found.strangers.enough
+    # The first pass, whose schedule collects the contexts of the second, has it too.
+    assert found.first_schedule.eta.tolist() == [0.0] * len(config.counts)
+    # Planned for all levels at first, and for the one that was enough once that is known.
+    assert reported[0].planned > reported[-1].planned == reported[-1].done
+    assert reported[0].piece == "strangers_0/0000"
