@@ -68,8 +68,9 @@ def _read_change(value: Any) -> ChangeCalibration:
 
 
 def _read_world(value: Any) -> WorldCalibration:
-    told = isinstance(value, Mapping) and "strangers" in value
-    known = tuple(name for name in WorldCalibration.__dataclass_fields__ if told or name != "strangers")
+    optional = ("strangers", "strangers_enough")
+    left_out = [name for name in optional if not isinstance(value, Mapping) or name not in value]
+    known = tuple(name for name in WorldCalibration.__dataclass_fields__ if name not in left_out)
     table = entry_checks.exact(value, "world", known)
 
     def items(value: Any, name: str, length: int | None) -> list[Any]:
@@ -95,9 +96,10 @@ def _read_world(value: Any) -> WorldCalibration:
     margin = rows(table["margin"], "margin", None, len(etas))
     if any(a < b for early, late in pairwise(margin) for a, b in zip(early, late, strict=True)):
         raise Refused("The entry 'world margin' must never rise with the count.")
-    strangers = entry_checks.number(table["strangers"], "world strangers") if told else None
+    strangers = None if "strangers" in left_out else entry_checks.number(table["strangers"], "world strangers")
     if strangers is not None and strangers not in etas:
         raise Refused("The entry 'world strangers' must be one of the levels in 'world etas'.")
+    enough = None if "strangers_enough" in left_out else entry_checks.boolean(table["strangers_enough"])
     counts = len(margin)
     return WorldCalibration(
         budget=entry_checks.positive(table["budget"], "world budget"),
@@ -109,6 +111,7 @@ def _read_world(value: Any) -> WorldCalibration:
         high=high,
         eta_percentiles=rows(table["eta_percentiles"], "eta_percentiles", counts, len(PERCENTILES)),
         strangers=strangers,
+        strangers_enough=enough,
     )
 
 

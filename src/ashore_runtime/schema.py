@@ -183,13 +183,12 @@ class WorldCalibration:
     """10th, 50th and 90th percentile of eta over the simulated worlds, [count]; for people."""
     strangers: float | None = None
     """The least that a belief outside the box gets; the level of the careful start if left out."""
+    strangers_enough: bool | None = None
+    """Whether that level was measured to be enough for them; left out where nobody measured it."""
 
     def to_json(self) -> dict[str, Any]:
-        known = asdict(self)
-        if self.strangers is None:
-            # A table from before there were levels for strangers is written again as it was.
-            del known["strangers"]
-        return known
+        # A table from before there was anything about strangers is written again as it was.
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@
 
 Where no level is enough, the one with the lowest bound is used and said to be infeasible. The prediction is worth
 something only among the worlds it was fitted to: a belief outside their box gets at least the careful start, eta(0, 0),
-or, if the table has one, at least the level for strangers.
+or, if the table has one, at least the level for strangers. That is infeasible where it was measured and is not enough
+for them; where nobody measured it, where the careful start is.
 """
 
 import numpy as np
@@ -26,8 +27,9 @@ class WorldLevels:
         prior = np.zeros(len(found.low))
         bound = self._by_bound(0, prior)
         asked = bound[0] if found.strangers is None else found.strangers
-        self.outside = (max(bound[0], asked), bound[1])
-        """The least that a belief outside the box gets, and the mark of the careful start."""
+        mark = bound[1] if found.strangers_enough is None else not found.strangers_enough
+        self.outside = (max(bound[0], asked), mark)
+        """The least that a belief outside the box gets, and whether that is not enough."""
         self.start = self.read(0, prior)
         """eta and `infeasible` before any transition. The prior's mean may be a stranger itself."""
 

@@ -140,6 +140,7 @@ def test_a_level_for_strangers_is_measured_and_said(run, capsys):
     written = json.loads((folder / "calibration.json").read_text())
     met, world = written["strangers"], calibration_from_json(written).world
     assert world is not None and world.strangers == met["level"] == met["etas"][-1]
+    assert world.strangers_enough is met["enough"]
     assert met["etas"] == written["etas"][: len(met["etas"])] and met["times"] == 2.0
     # The budget is kept at this level and at none below it, or at none at all.
     kept = [largest <= written["budget"]["discounted"] for largest in met["largest"]]

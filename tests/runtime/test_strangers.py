@@ -47,3 +47,21 @@ def test_a_table_with_a_level_for_strangers_travels_and_one_without_is_written_a
     wrong["world"]["strangers"] = 0.7
     with pytest.raises(Refused, match="must be one of the levels"):
         calibration_from_json(wrong)
+
+
+@pytest.mark.parametrize("infeasible_start", [False, True])
+def test_a_level_that_was_measured_not_to_be_enough_for_strangers_is_infeasible_for_them_alone(infeasible_start):
+    # Bounds of 9 + m, 7 + m and 5 + m before any transition: m = 6 leaves no level for the budget of 10.
+    start = (6.0,) * 3 if infeasible_start else (1.0,) * 3
+    table = dataclasses.replace(GENTLE, margin=(start, (1.0, 1.0, 1.0)), strangers=0.9)
+    for enough, marked in ((None, infeasible_start), (True, False), (False, True)):
+        levels = WorldLevels(dataclasses.replace(table, strangers_enough=enough))
+        assert levels.read(1, OUTSIDE) == (0.9, marked)
+        assert levels.read(1, INSIDE) == (0.0, False)
+        told = dataclasses.replace(TWO_COUNTS, world=dataclasses.replace(table, strangers_enough=enough))
+        assert calibration_from_json(told.to_json()) == told
+        assert ("strangers_enough" in told.to_json()["world"]) == (enough is not None)
+    wrong = dataclasses.replace(TWO_COUNTS, world=dataclasses.replace(table, strangers_enough=True)).to_json()
+    wrong["world"]["strangers_enough"] = "yes"
+    with pytest.raises(Refused, match="true or false"):
+        calibration_from_json(wrong)

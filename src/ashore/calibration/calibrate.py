@@ -70,12 +70,11 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
     met = strangers.measure(subject, config, ledger, keys[5]) if config.measures_strangers else None
     if met is not None:
         ledger.plan(_planned_decisions(task, config, len(met.etas)))
-    asked = _of_strangers(config, met)
     strongest, nothing = (_throughout(subject, config, place) for place in (len(config.etas) - 1, 0))
-    first = _one_pass(subject, config, ledger, "first", worlds, keys[2], strongest, 1.0, config.first_episodes, asked)
+    first = _one_pass(subject, config, ledger, "first", worlds, keys[2], strongest, 1.0, config.first_episodes, met)
     factor = first.tempering.factor if config.temper else 1.0
     careful = _levels(config, first)
-    second = _one_pass(subject, config, ledger, "second", worlds, keys[3], careful, factor, config.episodes, asked)
+    second = _one_pass(subject, config, ledger, "second", worlds, keys[3], careful, factor, config.episodes, met)
     chosen = _levels(config, second)
     scheduled = contexts.deploy(subject, config, ledger, "coverage", unseen, keys[4], chosen, factor)
     # The same worlds and scenes without caution: what the schedule is worth.
@@ -90,13 +89,6 @@ def calibrate(subject: Subject, config: CalibrationConfig, ledger: Ledger) -> Ca
         neutral=unseen_worlds.judge(subject.budget, config, neutral),
         strangers=met,
     )
-
-
-def _of_strangers(config: CalibrationConfig, met: Strangers | None) -> float | None:
-    """The least that strangers get; None leaves them the careful start's level."""
-    if met is not None:
-        return met.level
-    return config.etas[-1] if config.strangers == "highest" else None
 
 
 def _throughout(subject: Subject, config: CalibrationConfig, place: int) -> Levels:
@@ -132,7 +124,7 @@ def _one_pass(
     levels: Levels,
     factor: float,
     episodes: int,
-    strangers: float | None,
+    met: Strangers | None,
 ) -> Pass:
     context_key, scene_key = jax.random.split(key)
     deployed = contexts.deploy(subject, config, ledger, f"{name}_contexts", worlds, context_key, levels, factor)
@@ -143,4 +135,4 @@ def _one_pass(
     in_first_pass = len(asked.eta) * config.environments * min(config.first_episodes, config.episodes)
     at_once = min(config.worlds_at_once, in_first_pass)
     outcome = realised_cost.measure(*subject[:3], ledger, f"{name}_costs", worlds, scenes, asked, at_once)
-    return tables.build(subject.budget, config, believed, outcome, strangers)
+    return tables.build(subject.budget, config, believed, outcome, met)

@@ -21,6 +21,7 @@ from ashore.calibration.contexts import Contexts
 from ashore.calibration.latent_error import ReferenceCheck, Table
 from ashore.calibration.realised_cost import Candidates, Episode, discounted
 from ashore.calibration.risk_schedule import Schedule
+from ashore.calibration.strangers import Strangers
 from ashore.calibration.tempering import Tempering
 from ashore.calibration.world_schedule import WorldSchedule
 
@@ -84,12 +85,12 @@ def candidates(config: CalibrationConfig, contexts: Contexts) -> Candidates:
 
 
 def build(
-    budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome: Episode, strangers: float | None
+    budget: Budget, config: CalibrationConfig, contexts: Contexts, outcome: Episode, met: Strangers | None
 ) -> Pass:
     """All tables of the pass, from what the `candidates` cost in every environment.
 
     Args:
-        strangers: the least that strangers get under the rule `world`; the careful start's level if None.
+        met: simulated strangers, where the level for strangers was measured.
     """
     level, counts, measured_counts = config.level, config.counts, config.measured_counts
     spent = _taken_apart(config, discounted(np.asarray(outcome.cost, np.float64), budget))
@@ -111,7 +112,7 @@ def build(
     mean_gain = gains.mean(axis=2)
     floor = cost_sensitivity.noise_floor(reference[SCENES], reference[OTHER_SCENES])
     product = cost_sensitivity.lipschitz_error(lipschitz.value, epsilon.value, direct.value)
-    world = _world(budget, config, contexts, spent, strangers)
+    world = _world(budget, config, contexts, spent, met)
     schedules = _schedules(budget, config, delta, Table(-bound.value, bound.standard_error), mean_gain, product, direct)
     return Pass(
         contexts=contexts,
@@ -166,10 +167,11 @@ def _over_worlds(config: CalibrationConfig) -> Callable[[np.ndarray, np.ndarray]
 
 
 def _world(
-    budget: Budget, config: CalibrationConfig, contexts: Contexts, spent: _Apart, strangers: float | None
+    budget: Budget, config: CalibrationConfig, contexts: Contexts, spent: _Apart, met: Strangers | None
 ) -> WorldSchedule | None:
     if config.environments < world_schedule.fewest(config.level):
         return None
+    highest = config.etas[-1] if config.strangers == "highest" else None
     return world_schedule.build(
         config.etas,
         config.counts,
@@ -181,7 +183,8 @@ def _world(
         spent.neutral,
         spent.careful,
         _over_worlds(config),
-        strangers,
+        highest if met is None else met.level,
+        None if met is None else met.enough,
     )
 
 

@@ -78,6 +78,7 @@ def build(
     careful: np.ndarray,
     over_worlds: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda estimates, _: estimates,
     strangers: float | None = None,
+    strangers_enough: bool | None = None,
 ) -> WorldSchedule:
     """Fit on every second world, judge by the others, read the table for all of them.
 
@@ -91,6 +92,7 @@ def build(
         careful: costs at all levels, [measured count, eta, world, episode].
         over_worlds: from estimates and their standard errors, [..., world], to what the margins are taken of.
         strangers: the least that a belief outside the box gets; the careful start's level if None.
+        strangers_enough: whether it was measured to be enough for them; None where nobody measured it.
     """
     fitted = np.arange(len(reference)) % 2 == 0
     measured = [counts.index(count) for count in measured_counts]
@@ -116,6 +118,7 @@ def build(
         high=_tuples(settled.max(axis=0)),
         eta_percentiles=(),
         strangers=strangers,
+        strangers_enough=strangers_enough,
     )
     return _in_the_simulated_worlds(table, latents, predicted[measured[-1]], spent[-1], ~fitted)
 
